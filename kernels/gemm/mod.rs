@@ -21,6 +21,10 @@ use flash_core::{Error, FlashMemory};
 /// shorter than its rows, the kernel fails on the CPU. On devices it is not checked.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.gemm", dims(row), part_by(row))]
+#[cfg_attr(feature = "implementations", implementations(
+    opencl = ["../stored.c", "gemm.c"], cuda = ["../stored.c", "gemm.c"], name = "any",
+    cooperating, for(f32, f64), threads_per_item = 32, work_group_size = 128
+))]
 pub struct Gemm<'a, T: Number> {
     /// The factor of the product.
     alpha: T,

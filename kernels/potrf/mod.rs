@@ -22,6 +22,10 @@ use flash_core::{Error, FlashMemory};
 /// it: they end at that pivot, which is then on the diagonal, and [`check`] finds it.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.potrf", dims(matrix))]
+#[cfg_attr(feature = "implementations", implementations(
+    opencl = ["../stored.c", "potrf.c"], cuda = ["../stored.c", "potrf.c"], name = "any",
+    cooperating, for(f32, f64), threads_per_item = 128, work_group_size = 128
+))]
 pub struct Potrf<'a, T: Number> {
     /// Rows and columns.
     n: u64,

@@ -24,6 +24,10 @@ use flash_core::{Error, FlashMemory};
 /// makes infinities and NaNs, as in the BLAS.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.trsm", dims(item), part_by(item))]
+#[cfg_attr(feature = "implementations", implementations(
+    opencl = ["../stored.c", "trsm.c"], cuda = ["../stored.c", "trsm.c"], name = "any",
+    cooperating, for(f32, f64), threads_per_item = 64, work_group_size = 64
+))]
 pub struct Trsm<'a, T: Number> {
     /// The factor of the right-hand sides.
     alpha: T,
