@@ -66,6 +66,9 @@ pub mod js;
 pub mod mmm;
 #[path = "mvm/mod.rs"]
 pub mod mvm;
+#[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
+mod openblas;
 mod operand;
 #[path = "potrf/mod.rs"]
 pub mod potrf;

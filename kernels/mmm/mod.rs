@@ -11,7 +11,7 @@ mod cpu;
 mod cublas;
 #[cfg(target_os = "linux")]
 #[cfg(feature = "vendor-libraries")]
-mod openblas;
+pub(crate) mod openblas;
 #[cfg(all(target_arch = "x86_64", feature = "implementations"))]
 mod pairs;
 #[cfg(feature = "implementations")]

@@ -21,6 +21,11 @@ impl<'a, T> Matrix<'a, T> {
     pub fn row(&self, row: usize, columns: Range<usize>) -> &'a [T] {
         &self.elements[row * self.leading..][columns]
     }
+
+    /// The transposed factor.
+    pub fn turned(self) -> Matrix<'a, T> {
+        Matrix { transposed: !self.transposed, ..self }
+    }
 }
 
 /// A matrix that is written, row by row.

@@ -2,6 +2,9 @@
 
 #[cfg(feature = "implementations")]
 pub(crate) mod cpu;
+#[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
+mod openblas;
 
 use crate::operand::{expect, size};
 use crate::shapes::refused;

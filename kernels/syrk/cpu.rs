@@ -30,7 +30,7 @@ pub(crate) struct Rows<'a, T> {
 
 impl<'a, T: Number> Rows<'a, T> {
     /// The factor from a row on.
-    fn from(self, row: usize) -> Matrix<'a, T> {
+    pub fn from(self, row: usize) -> Matrix<'a, T> {
         let first = if self.a.transposed { row } else { row * self.a.leading };
         // There is none if there are no products.
         Matrix { elements: self.a.elements.get(first..).unwrap_or(&[]), ..self.a }
@@ -44,8 +44,7 @@ impl<'a, T: Number> Rows<'a, T> {
         scales: Scales<T>,
         threads: Threads<'_>,
     ) {
-        let (a, b) = (self.from(rows.start), self.from(columns.start));
-        let b = Matrix { transposed: !b.transposed, ..b };
+        let (a, b) = (self.from(rows.start), self.from(columns.start).turned());
         update(Product { m: rows.len(), n: columns.len(), k: self.k, a, b, c }, scales, threads);
     }
 }

@@ -45,15 +45,21 @@ pub fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
         return runtimes;
     }
     runtimes.extend(implementations(test, &["blocked"]));
+    runtimes.extend(with_openblas(test));
+    runtimes
+}
+
+/// The optional library, whose bits may depend on the number of rows.
+pub fn with_openblas(test: &str) -> Vec<(String, flash::RuntimeObj)> {
     match openblas() {
         Ok(rt) => {
-            // Its bits may depend on the number of rows.
-            runtimes.push(("openblas, in parts".to_owned(), rt.options(Subspaces(3))));
-            runtimes.push(("openblas".to_owned(), rt));
+            vec![("openblas, in parts".to_owned(), rt.options(Subspaces(3))), ("openblas".to_owned(), rt)]
         }
-        Err(why) => flash_tests::skip(test, &why),
+        Err(why) => {
+            flash_tests::skip(test, &why);
+            Vec::new()
+        }
     }
-    runtimes
 }
 
 /// Rows, columns, products in a sum, and the extra length of rows of `a` and `b`.
