@@ -102,6 +102,9 @@ pub mod nbody;
 
 #[path = "conv1d/mod.rs"]
 pub mod conv1d;
+#[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
+mod cublas;
 #[path = "ewmd/mod.rs"]
 pub mod ewmd;
 #[path = "ewmm/mod.rs"]

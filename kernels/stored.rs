@@ -18,6 +18,6 @@ pub(crate) fn check(kernel: &str, (name, len): (&str, usize), [rows, columns]: [
 }
 
 /// The stored rows and columns of a factor of `rows` and `columns`.
-pub(crate) fn stored(transposed: bool, [rows, columns]: [usize; 2]) -> [usize; 2] {
+pub(crate) fn stored<N>(transposed: bool, [rows, columns]: [N; 2]) -> [N; 2] {
     if transposed { [columns, rows] } else { [rows, columns] }
 }

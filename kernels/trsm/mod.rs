@@ -4,6 +4,9 @@
 pub(crate) mod cpu;
 #[cfg(target_os = "linux")]
 #[cfg(feature = "vendor-libraries")]
+mod cublas;
+#[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
 mod openblas;
 
 use crate::operand::{Operand, expect, size};

@@ -4,7 +4,7 @@
 //! section 3.1; of a solution by its residual, theorem 8.5; of a factor by what it multiplies to, theorem 10.3.
 //! All are `n` rounding errors of the sum of the sizes of `n` terms; the allowed ones are twice that and a few.
 
-use crate::matrices::with_openblas;
+use crate::matrices::{has_cublas, with_openblas};
 use crate::{Real, all_of, is_too_much, near, numbers};
 use flash::RuntimeObj;
 use flash::kernels::trsm::{Diagonal, Side};
@@ -15,12 +15,28 @@ use flash_tests::emulated;
 /// The CPU implementations whose bits do not depend on cuts.
 const NAMES: [&str; 2] = ["blocked", "plain"];
 
-/// The runtimes of all implementations of each kernel.
-fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
+/// The runtimes of all implementations of `potrf`.
+fn without_cublas(test: &str) -> Vec<(String, RuntimeObj)> {
     let mut runtimes = all_of(test, &NAMES);
     if !emulated::is_here() {
         runtimes.extend(with_openblas(test));
     }
+    runtimes
+}
+
+/// The runtimes of all implementations of the other kernels.
+fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
+    let (mut runtimes, mut libraries) = (Vec::new(), Vec::new());
+    for (which, rt) in without_cublas(test) {
+        if !which.starts_with("NVIDIA_GPU") || !has_cublas(&rt) {
+            runtimes.push((which, rt));
+            continue;
+        }
+        // Its bits may depend on the number of rows.
+        libraries.push((format!("{which}, by cublas"), rt.options(Implementation::named("cublas"))));
+        runtimes.push((which, rt.options(Implementation::named("any"))));
+    }
+    runtimes.append(&mut libraries);
     runtimes
 }
 
@@ -300,7 +316,7 @@ fn triangular_systems_of_all_forms_are_solved_and_no_cut_changes_a_bit() {
 }
 
 fn cholesky<T: Real>(test: &str) {
-    let runtimes = everywhere(test);
+    let runtimes = without_cublas(test);
     for n in [0, 1, 2, 5, 33, 64, 65, 260].into_iter().filter(|n| !is_too_much(n * n * n / 3)) {
         let a = Matrix::<T>::definite(n, 131);
         for (which, rt) in &runtimes {
@@ -336,7 +352,8 @@ fn with_pivot(n: usize, row: usize, pivot: f64) -> FlashMemory<f64> {
 
 #[test]
 fn a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value() {
-    for (which, rt) in everywhere("factors::a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value")
+    for (which, rt) in
+        without_cublas("factors::a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value")
     {
         let cases = [
             (1, 0, 0.0, "0e0"),
