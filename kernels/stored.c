@@ -5,7 +5,7 @@ FLASH_FUNCTION int has_matrix(const flash_u64 len, const flash_u64 rows, const f
                               const flash_u64 leading) {
     if (!rows || !columns)
         return 1;
-    return columns <= len && (rows == 1 || (len - columns) / (rows - 1) >= leading);
+    return columns <= len && columns <= leading && (rows == 1 || (len - columns) / (rows - 1) >= leading);
 }
 
 /* The threads of a work-group wait for each other, and then see what the others wrote to arrays. */

@@ -36,7 +36,8 @@ FLASH_KERNEL trsm(const FLASH_T alpha, const flash_u64 n, const flash_u64 width,
                 FLASH_AT(b, own + j) /= FLASH_AT(l, j * ldl + j);
         } else {
             /* Each column is a system. */
-            for (flash_u64 column = own + FLASH_LANE(); column < own + width; column += FLASH_THREADS_PER_ITEM)
+            const flash_u64 last = own + (unknowns ? width : 0);
+            for (flash_u64 column = own + FLASH_LANE(); column < last; column += FLASH_THREADS_PER_ITEM)
                 for (flash_u64 step = 0; step < unknowns; ++step) {
                     const flash_u64 j = forward ? step : n - 1 - step;
                     const flash_u64 first = forward ? 0 : j + 1, end = alpha == 0 ? 0 : forward ? j : n;

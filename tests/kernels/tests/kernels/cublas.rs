@@ -6,11 +6,12 @@ use flash_tests::plugins::{Language, directory, shared, workspace};
 use std::process::Command;
 
 /// Tests that compare `cublas` with a model where its library is found, in single and double precision.
-const TESTS: [&str; 5] = [
+const TESTS: [&str; 6] = [
     "matrices::products_of_all_shapes_are_right_and_no_cut_changes_a_bit",
     "matrices::empty_matrices_have_products",
     "factors::products_of_all_forms_are_added_and_no_cut_changes_a_bit",
     "factors::lower_triangles_of_symmetric_products_are_added_and_no_cut_changes_a_bit",
+    "factors::code_for_devices_stays_inside_its_arrays",
     "factors::triangular_systems_of_all_forms_are_solved_and_no_cut_changes_a_bit",
 ];
 

@@ -385,6 +385,81 @@ fn a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value() {
     }
 }
 
+/// Launches with sizes that the arrays do not have: devices leave out what is not there, libraries refuse them.
+#[test]
+fn code_for_devices_stays_inside_its_arrays() {
+    use flash::kernels::{gemm::Gemm, potrf::Potrf, syrk::Syrk, trsm::Trsm};
+    const MANY: u64 = 1 << 40;
+    let is_device = |which: &str| ["OPENCL", "INTEL", "NVIDIA"].iter().any(|key| which.starts_with(key));
+    let mut runtimes = everywhere("factors::code_for_devices_stays_inside_its_arrays");
+    runtimes.retain(|(which, _)| is_device(which));
+    for (which, rt) in &runtimes {
+        let [a, c] =
+            [16, 12].map(|n: usize| numbers::<f64>(n, 161).into_iter().collect::<FlashMemory<f64>>());
+        let done = |result: Result<(), flash::Error>, what: &str| {
+            assert!(result.is_ok() != which.ends_with("by cublas"), "{which}, {what}: {result:?}");
+            // What a library refuses is poisoned.
+            c.write().unwrap().fill(1.0);
+        };
+        for (n, k, lda, ldb) in [
+            (4, MANY, MANY, 4),
+            (4, 4, u64::MAX, 4),
+            (4, 4, 4, u64::MAX),
+            (4, MANY, 0, 0),
+            (MANY, 4, 4, MANY),
+            (9, 4, 4, 9),
+        ] {
+            for turned in [[0, 0], [1, 1]] {
+                let kernel = Gemm::of(1.0, 0.0, n, k, turned[0], turned[1], lda, ldb, 4, &a, &a, &c);
+                done(rt.submit(kernel).exec([3]), &format!("gemm {n} {k} {lda} {ldb} {turned:?}"));
+            }
+        }
+        for (k, lda) in [(MANY, 4), (MANY, MANY), (4, u64::MAX), (MANY, 0)] {
+            for turned in [0, 1] {
+                let kernel = Syrk::of(1.0, 0.0, k, turned, lda, 4, &a, &c);
+                done(rt.submit(kernel).exec([3]), &format!("syrk {k} {lda} {turned}"));
+            }
+        }
+        for (n, width, ldl, ldb) in [
+            (MANY, MANY, MANY, MANY),
+            (3, 4, u64::MAX, 4),
+            (3, MANY, 3, MANY),
+            (5, 2, 5, 4),
+            (3, 4, 3, u64::MAX),
+        ] {
+            for (right, items) in [(0, 1), (1, 3)] {
+                let kernel = Trsm::of(1.0, n, width, right, 0, 0, ldl, ldb, &a, &c);
+                done(rt.submit(kernel).exec([items]), &format!("trsm {n} {width} {right} {ldl} {ldb}"));
+            }
+        }
+        for (n, lda) in [(4, 4), (3, u64::MAX), (MANY, MANY), (MANY, 0)].into_iter() {
+            if which.ends_with("by cublas") {
+                break;
+            }
+            done(rt.submit(Potrf::of(n, lda, &c)).exec([1]), &format!("potrf {n} {lda}"));
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_shares_its_work_out_itself_is_not_said_to_leave_threads_idle() {
+    const TEST: &str = "factors::a_kernel_that_shares_its_work_out_itself_is_not_said_to_leave_threads_idle";
+    const NAME: &str = "FLASH_TEST_IMPLEMENTATION";
+    if let Ok(name) = std::env::var(NAME) {
+        let a = Matrix::<f64>::definite(5, 151).memory();
+        let rt = get_runtime("ALL_CPU").unwrap().options(Implementation::named(name));
+        return rt.submit(potrf(&a).unwrap()).exec([1]).unwrap();
+    }
+    for (name, is_said) in [("plain", true), ("blocked", false)] {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", TEST, "--nocapture", "--test-threads=1"]);
+        let done = command.env(NAME, name).env("FLASH_CPU_THREADS", "2").output().unwrap();
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{text}");
+        assert_eq!(text.contains("most threads idle"), is_said, "{name}: {text}");
+    }
+}
+
 /// The result of each kernel on the devices of a key, with shares of two to one, as bits.
 fn results<T: Real>(key: &str, name: &str) -> Vec<Vec<u64>> {
     let rt = get_runtime(key).unwrap();
