@@ -151,7 +151,8 @@ pub(crate) fn sizes<const N: usize>(kernel: &str, sizes: [u64; N]) -> Result<[i6
     }
 }
 
-/// True if an array of `len` elements has a matrix of `rows` and `columns`, `leading` elements from row to row.
+/// True if an array of `len` elements has a matrix of `rows` and `columns`, `leading` elements from row to
+/// row.
 pub(crate) fn has(len: u64, [rows, columns]: [u64; 2], leading: u64) -> bool {
     // Saturating: a size that is too large is refused.
     let needed = (rows.max(1) - 1).saturating_mul(leading).saturating_add(columns);

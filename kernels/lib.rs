@@ -45,15 +45,19 @@
 //!
 //! `amx_bf16`, `avx512_bf16`, `blocked` and `plain` are those for factors in [`bf16`](mmm::bf16).
 //!
-//! Algorithms on tiles have a memory for each tile, and one kernel for each step. Independent steps run at the
-//! same time, on any devices: a pipeline orders those that touch the same tile.
+//! Algorithms on tiles have a memory for each tile, and one kernel for each step. Independent steps run at
+//! the same time, on any devices: a pipeline orders those that touch the same tile.
 //! ```
 //! use flash_core::{Error, FlashMemory, Pipeline, RuntimeObj};
 //! use flash_kernels::trsm::{Diagonal, Side};
 //! use flash_kernels::{gemm, potrf, syrk, transposed, trsm};
 //!
 //! /// The Cholesky factor of a matrix of tiles, in the lower triangle: row by row, of `edge` rows each.
-//! fn cholesky<'a>(rt: &RuntimeObj, a: &'a [Vec<FlashMemory<f64>>], edge: usize) -> Result<Pipeline<'a>, Error> {
+//! fn cholesky<'a>(
+//!     rt: &RuntimeObj,
+//!     a: &'a [Vec<FlashMemory<f64>>],
+//!     edge: usize,
+//! ) -> Result<Pipeline<'a>, Error> {
 //!     let mut steps = rt.pipeline();
 //!     for k in 0..a.len() {
 //!         let pivot = &a[k][k];

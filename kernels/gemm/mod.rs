@@ -14,9 +14,9 @@ use crate::simd::Number;
 use flash_core::kernel::prelude::*;
 use flash_core::{Error, FlashMemory};
 
-/// `c = alpha * op(a) * op(b) + beta * c`, where `op` is the stored matrix or the transposed one: xGEMM of the
-/// BLAS. Dimensions: (row: m), the rows of `c`. Made by [`gemm`](fn@gemm), or by `of` for slices and owned
-/// memories.
+/// `c = alpha * op(a) * op(b) + beta * c`, where `op` is the stored matrix or the transposed one: xGEMM of
+/// the BLAS. Dimensions: (row: m), the rows of `c`. Made by [`gemm`](fn@gemm), or by `of` for slices and
+/// owned memories.
 ///
 /// With `beta` 0 what `c` had is not used, be it NaN; with `alpha` 0 neither factor is.
 ///
@@ -61,8 +61,8 @@ pub struct Gemm<'a, T: Number> {
 /// `c = alpha * a * b + beta * c`; each factor is `&matrix` or `transposed(&matrix)`. To be launched with the
 /// dimensions `[m]`, the rows of `c`.
 ///
-/// Matrices lie row by row; the shape of `c` is `[n, m]`, and in the formula `a` has m rows and k columns, `b`
-/// has k rows and n columns.
+/// Matrices lie row by row; the shape of `c` is `[n, m]`, and in the formula `a` has m rows and k columns,
+/// `b` has k rows and n columns.
 ///
 /// # Errors
 /// [`Error::Argument`] if they do not; it names what was expected and what was found.

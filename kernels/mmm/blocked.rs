@@ -234,7 +234,8 @@ fn pack_a<I: Tiles<P>, P: Packed<F>, F: Element>(
     }
 }
 
-/// Packs the stored rows `depth` and the stored columns `lines`: in tiles of `side` lines, in each row by row.
+/// Packs the stored rows `depth` and the stored columns `lines`: in tiles of `side` lines, in each row by
+/// row.
 #[inline(always)]
 fn along<P: Packed<F>, F: Element>(
     from: Matrix<'_, F>,

@@ -87,8 +87,8 @@ fn multiply<T: Factor>(
     let plain = operation(false);
     let [left, right, to] = [left, right, to].map(|at| at as usize);
     with_handle(KERNEL, stream, |handle| {
-        // The transposed factors in the opposite order. SAFETY: the matrices have the elements that are read and
-        // written; the scalars live for the call.
+        // The transposed factors in the opposite order. SAFETY: the matrices have the elements that are read
+        // and written; the scalars live for the call.
         let status = unsafe {
             if TypeId::of::<T>() == TypeId::of::<f32>() {
                 let (a, b, c) = (right as *const f32, left as *const f32, to as *mut f32);

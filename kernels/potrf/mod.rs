@@ -21,8 +21,8 @@ use flash_core::{Error, FlashMemory};
 ///
 /// # Errors
 /// Of a matrix that is not positive definite, the kernel fails on the CPU with the first pivot that is not
-/// positive, and its row; so it does where a matrix is shorter than its rows. Kernels of devices cannot report
-/// it: they end at that pivot, which is then on the diagonal, and [`check`] finds it.
+/// positive, and its row; so it does where a matrix is shorter than its rows. Kernels of devices cannot
+/// report it: they end at that pivot, which is then on the diagonal, and [`check`] finds it.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.potrf", dims(matrix))]
 #[cfg_attr(feature = "implementations", implementations(
@@ -67,8 +67,8 @@ pub fn potrf<T: Number>(a: &FlashMemory<T>) -> Result<Potrf<'_, T>, Error> {
     Ok(Potrf::of(rows as u64, columns as u64, a.range(..)?))
 }
 
-/// Checks that [`potrf`](fn@potrf) of `a` has come to its end: reads the diagonal on the host. Only launches on
-/// devices need it: on the CPU the launch fails.
+/// Checks that [`potrf`](fn@potrf) of `a` has come to its end: reads the diagonal on the host. Only launches
+/// on devices need it: on the CPU the launch fails.
 ///
 /// # Errors
 /// [`Error::Argument`] with the first pivot that is not positive, and its row; if the shape is not that of a

@@ -35,9 +35,8 @@ fn by_lapack<T: Number>(by: &Functions<T>, a: &mut [T], n: c_int, lda: c_int) {
     let rows = n as usize;
     check(KERNEL, ("a", a.len()), [rows, rows], lda as usize);
     let mut info = 0;
-    // The library's matrices are stored column by column: it sees an upper triangle.
-    // SAFETY: the matrix has the elements that are read and written, as just checked; the library may be called
-    // from any thread.
+    // The library's matrices are stored column by column: it sees an upper triangle. SAFETY: the matrix has
+    // the elements that are read and written, as just checked; the library may be called from any thread.
     unsafe { potrf(c"U".as_ptr(), &n, a.as_mut_ptr(), &lda, &mut info, 1) };
     assert!(info >= 0, "{KERNEL}: expected arguments as OpenBLAS wants them, found {info} from its potrf");
 }

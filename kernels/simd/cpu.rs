@@ -56,7 +56,8 @@ impl InstructionSet for Portable {
     }
 }
 
-/// Calls `body`, compiled for the widest registers that this CPU has. No bit depends on them: nothing is fused.
+/// Calls `body`, compiled for the widest registers that this CPU has. No bit depends on them: nothing is
+/// fused.
 #[inline(always)]
 pub(crate) fn widest<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]

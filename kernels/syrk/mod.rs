@@ -14,10 +14,10 @@ use crate::simd::Number;
 use flash_core::kernel::prelude::*;
 use flash_core::{Error, FlashMemory};
 
-/// The lower triangle, with the diagonal, of `c = alpha * op(a) * op(a)^T + beta * c`, where `op` is the stored
-/// matrix or the transposed one: xSYRK of the BLAS. What is above the diagonal of `c` is neither read nor
-/// written. Dimensions: (row: n), the rows of `c`. Made by [`syrk`](fn@syrk), or by `of` for slices and owned
-/// memories.
+/// The lower triangle, with the diagonal, of `c = alpha * op(a) * op(a)^T + beta * c`, where `op` is the
+/// stored matrix or the transposed one: xSYRK of the BLAS. What is above the diagonal of `c` is neither read
+/// nor written. Dimensions: (row: n), the rows of `c`. Made by [`syrk`](fn@syrk), or by `of` for slices and
+/// owned memories.
 ///
 /// With `beta` 0 what `c` had is not used, be it NaN; with `alpha` 0 neither is `a`.
 ///

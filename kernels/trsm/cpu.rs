@@ -1,8 +1,8 @@
 //! Triangular systems on the CPU.
 //!
-//! Whatever the side and the transposition, an unknown is the right-hand side minus multiples of unknowns that
-//! are known, divided by the diagonal. *Forward* these are the ones before it, and their factors are a row of
-//! the triangle; backward they are the ones behind it, and their factors are a column.
+//! Whatever the side and the transposition, an unknown is the right-hand side minus multiples of unknowns
+//! that are known, divided by the diagonal. *Forward* these are the ones before it, and their factors are a
+//! row of the triangle; backward they are the ones behind it, and their factors are a column.
 
 use super::{Trsm, TrsmItem, TrsmWhole};
 use crate::gemm::cpu::{Scales, scale, update};

@@ -15,12 +15,12 @@ use flash_core::kernel::prelude::*;
 use flash_core::{Error, FlashMemory};
 
 /// The solution of `op(l) * x = alpha * b` or `x * op(l) = alpha * b`, in the place of `b`; `l` is a lower
-/// triangle, `op` the stored matrix or the transposed one: xTRSM of the BLAS. What is above the diagonal of `l`
-/// is not read. Dimensions: (item). Made by [`trsm`](fn@trsm), or by `of` for slices and owned memories.
+/// triangle, `op` the stored matrix or the transposed one: xTRSM of the BLAS. What is above the diagonal of
+/// `l` is not read. Dimensions: (item). Made by [`trsm`](fn@trsm), or by `of` for slices and owned memories.
 ///
 /// On the right, each row of `b` is a system of its own and a work item: over several devices each solves
-/// some, with the bits of one device. On the left, each column is, and rows depend on each other: one work item
-/// has all of `b`, and a launch has one or several matrices `b` one after another.
+/// some, with the bits of one device. On the left, each column is, and rows depend on each other: one work
+/// item has all of `b`, and a launch has one or several matrices `b` one after another.
 ///
 /// With `alpha` 0 neither `l` nor what `b` had is used.
 ///
@@ -77,11 +77,11 @@ pub enum Diagonal {
 
 /// The solution `x` of `l * x = alpha * b` or `x * l = alpha * b`, in the place of `b`.
 ///
-/// `l` is `&matrix` or `transposed(&matrix)`, of a matrix whose lower triangle is used. To be launched with the
-/// dimensions `[1]` for [`Side::Left`], and with `[m]`, the rows of `b`, for [`Side::Right`].
+/// `l` is `&matrix` or `transposed(&matrix)`, of a matrix whose lower triangle is used. To be launched with
+/// the dimensions `[1]` for [`Side::Left`], and with `[m]`, the rows of `b`, for [`Side::Right`].
 ///
-/// Matrices lie row by row; the shape of `b` is `[n, m]`, and that of `l` is `[m, m]` on the left, `[n, n]` on
-/// the right.
+/// Matrices lie row by row; the shape of `b` is `[n, m]`, and that of `l` is `[m, m]` on the left, `[n, n]`
+/// on the right.
 ///
 /// # Errors
 /// [`Error::Argument`] if they are not; it names what was expected and what was found.

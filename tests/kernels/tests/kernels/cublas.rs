@@ -1,5 +1,5 @@
-//! Kernels by cuBLAS where there is no GPU: by a library of the same functions, `tests/c/cublas.c`, on the emulated
-//! driver.
+//! Kernels by cuBLAS where there is no GPU: by a library of the same functions, `tests/c/cublas.c`, on the
+//! emulated driver.
 
 use flash_tests::emulated;
 use flash_tests::plugins::{Language, directory, shared, workspace};

@@ -1,8 +1,9 @@
 //! `gemm`, `syrk`, `trsm` and `potrf`: what algorithms on tiles of matrices are made of.
 //!
 //! Errors are bounded as in Higham, Accuracy and Stability of Numerical Algorithms: of sums of products in
-//! section 3.1; of a solution by its residual, theorem 8.5; of a factor by what it multiplies to, theorem 10.3.
-//! All are `n` rounding errors of the sum of the sizes of `n` terms; the allowed ones are twice that and a few.
+//! section 3.1; of a solution by its residual, theorem 8.5; of a factor by what it multiplies to, theorem
+//! 10.3. All are `n` rounding errors of the sum of the sizes of `n` terms; the allowed ones are twice that
+//! and a few.
 
 use crate::matrices::{has_cublas, with_openblas};
 use crate::{Real, all_of, is_too_much, near, numbers};
@@ -385,7 +386,8 @@ fn a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value() {
     }
 }
 
-/// Launches with sizes that the arrays do not have: devices leave out what is not there, libraries refuse them.
+/// Launches with sizes that the arrays do not have: devices leave out what is not there, libraries refuse
+/// them.
 #[test]
 fn code_for_devices_stays_inside_its_arrays() {
     use flash::kernels::{gemm::Gemm, potrf::Potrf, syrk::Syrk, trsm::Trsm};
