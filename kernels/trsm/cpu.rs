@@ -19,13 +19,16 @@ use std::ops::Range;
 const BLOCK: usize = 64;
 /// Rows that a thread solves at once, about.
 const HEIGHT: usize = 64;
+/// Rows that are solved side by side: in several registers, so that divisions and sums do not wait for each
+/// other.
+const SIDE: usize = 32;
 /// Nanoseconds of a multiplication on one thread, about.
 const MULTIPLIED: f32 = 0.05;
 /// Multiplications up to which threads cost more than they save.
 const SMALL: usize = 1 << 18;
 
 thread_local! {
-    /// The triangle and the unknowns of a block.
+    /// The triangle of a block, some rows side by side, and the solved unknowns.
     static PANEL: Kept = const { RefCell::new(None) };
 }
 
@@ -97,9 +100,11 @@ impl<'a, T: Number> Triangle<'a, T> {
     }
 
     fn some_rows(self, b: &mut [T], leading: usize, rows: usize) {
-        let mut kept = take::<T>(&PANEL, BLOCK * (BLOCK + rows));
-        let elements = bytemuck::cast_slice_mut(&mut kept[..BLOCK * (BLOCK + rows) * size_of::<T>()]);
-        let (triangle, solved): (&mut [T], &mut [T]) = elements.split_at_mut(BLOCK * BLOCK);
+        let len = BLOCK * (BLOCK + SIDE + rows);
+        let mut kept = take::<T>(&PANEL, len);
+        let elements: &mut [T] = bytemuck::cast_slice_mut(&mut kept[..len * size_of::<T>()]);
+        let (triangle, elements) = elements.split_at_mut(BLOCK * BLOCK);
+        let (lines, solved) = elements.split_at_mut(BLOCK * SIDE);
         for [block, later] in self.blocks() {
             let (first, n) = (block.start, block.len());
             // By unknowns, so that each one's factors lie side by side.
@@ -108,24 +113,19 @@ impl<'a, T: Number> Triangle<'a, T> {
                     to[j] = self.factor(first + j, first + p);
                 }
             }
-            let triangle = &triangle[..n * n];
-            widest(
-                #[inline(always)]
-                || {
-                    for row in b.chunks_mut(leading) {
-                        let x = &mut row[block.clone()];
-                        for p in (0..n).map(|p| if self.forward { p } else { n - 1 - p }) {
-                            let known = self.divided(first + p, x[p]);
-                            x[p] = known;
-                            let others = if self.forward { p + 1..n } else { 0..p };
-                            let factors = &triangle[p * n..][others.clone()];
-                            for (x, factor) in x[others].iter_mut().zip(factors) {
-                                *x = *x - known * *factor;
-                            }
-                        }
-                    }
-                },
-            );
+            let (triangle, lines) = (&triangle[..n * n], &mut lines.as_chunks_mut::<SIDE>().0[..n]);
+            for rows in b.chunks_mut(SIDE * leading) {
+                for (i, row) in rows.chunks(leading).enumerate() {
+                    lines.iter_mut().zip(&row[block.clone()]).for_each(|(line, x)| line[i] = *x);
+                }
+                widest(
+                    #[inline(always)]
+                    || self.lines(first, triangle, lines),
+                );
+                for (i, row) in rows.chunks_mut(leading).enumerate() {
+                    row[block.clone()].iter_mut().zip(&*lines).for_each(|(x, line)| *x = line[i]);
+                }
+            }
             if later.is_empty() {
                 continue;
             }
@@ -143,6 +143,24 @@ impl<'a, T: Number> Triangle<'a, T> {
             update(product, Scales::minus(), Threads::one());
         }
         PANEL.set(Some(kept));
+    }
+
+    /// Solves a block of unknowns, from `first` on, of several systems side by side. Per unknown, the triangle
+    /// has its factors.
+    #[inline(always)]
+    fn lines(&self, first: usize, triangle: &[T], lines: &mut [[T; SIDE]]) {
+        let n = lines.len();
+        for p in (0..n).map(|p| if self.forward { p } else { n - 1 - p }) {
+            let known = lines[p].map(|x| self.divided(first + p, x));
+            lines[p] = known;
+            let others = if self.forward { p + 1..n } else { 0..p };
+            let factors = &triangle[p * n..][others.clone()];
+            for (line, factor) in lines[others].iter_mut().zip(factors) {
+                for (x, known) in line.iter_mut().zip(&known) {
+                    *x = *x - *known * *factor;
+                }
+            }
+        }
     }
 
     /// `op(l) * x = b` for as many columns of `b`.
