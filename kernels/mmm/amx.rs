@@ -12,7 +12,7 @@
 //! begin at multiples of 32, and the last one is filled with zeros. So the bits of an element depend on its
 //! row of `a`, its column of `b` and nothing around them.
 
-use super::blocked::{Block, Blocks, PACKED_A, PACKED_B, PACKING, blocks, inside, multiply, take};
+use super::blocked::{Alone, Block, Blocks, PACKED_A, PACKED_B, PACKING, blocks, inside, multiply, take};
 use super::product::{Matrix, MatrixMut, Product};
 use super::{Mmm, MmmWhole, bf16};
 use crate::simd::amx::{LOADED, PREFETCHED, SIDE, STEP, Square, Tiles};
@@ -50,7 +50,7 @@ features! {
         fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, bf16>, threads: Threads<'_>) {
             Product::of(&space, k, |product| {
                 if product.n * product.k < FEW || product.k < STEP / 2 {
-                    return multiply::<Avx512Bf16, Pair, bf16>(product, threads);
+                    return multiply::<Avx512Bf16, Pair, bf16>(product, Alone, threads);
                 }
                 by_tiles(product, threads);
             });

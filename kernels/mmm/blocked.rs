@@ -36,7 +36,7 @@ const MULTIPLIED: f32 = 0.01;
 const SMALL: usize = 1 << 20;
 
 /// The packed form of factors of type `F`.
-pub(super) trait Packed<F>: Element {
+pub(crate) trait Packed<F>: Element {
     /// Columns of `a`, and rows of `b`, that are packed into one: 1, or 2.
     const TOGETHER: usize;
     /// From one factor, `first`, or from two.
@@ -59,12 +59,35 @@ impl Packed<bf16> for f32 {
     }
 }
 
+/// What is done to a left factor that is packed as `P`, and to the result's elements `S`, beside the product.
+pub(crate) trait Form<P, S: Number>: Copy + Sync {
+    /// The product is added to the result, after [`begin`](Self::begin). Otherwise the result is set to it.
+    fn adds(self) -> bool;
+    /// To a row of the result, before anything is added.
+    fn begin(self, row: &mut [S]);
+    /// To a packed block of the left factor.
+    fn left(self, packed: &mut [P]);
+}
+
+/// The product alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Alone;
+
+impl<P, S: Number> Form<P, S> for Alone {
+    fn adds(self) -> bool {
+        false
+    }
+    fn begin(self, _: &mut [S]) {}
+    fn left(self, _: &mut [P]) {}
+}
+
 /// Computes a product from factors that are packed as `P`.
 ///
 /// # Panics
 /// If the matrices are too short for it.
-pub(super) fn multiply<I: Tiles<P, Sum = F::Sum>, P: Packed<F>, F: Factor>(
+pub(crate) fn multiply<I: Tiles<P, Sum = F::Sum>, P: Packed<F>, F: Factor>(
     Product { m, n, k, a, b, c: MatrixMut { elements: c, leading } }: Product<'_, F>,
+    form: impl Form<P, F::Sum>,
     threads: Threads<'_>,
 ) {
     if m == 0 || n == 0 {
@@ -72,7 +95,10 @@ pub(super) fn multiply<I: Tiles<P, Sum = F::Sum>, P: Packed<F>, F: Factor>(
     }
     let c = &mut c[..(m - 1) * leading + n];
     if k == 0 {
-        return c.chunks_mut(leading).for_each(|row| row[..n].fill(I::Sum::ZERO));
+        return c.chunks_mut(leading).for_each(|row| match form.adds() {
+            true => form.begin(&mut row[..n]),
+            false => row[..n].fill(I::Sum::ZERO),
+        });
     }
     let threads = if m * n * k <= SMALL { Threads::one() } else { threads };
     let rows = m.div_ceil(I::ROWS);
@@ -95,7 +121,7 @@ pub(super) fn multiply<I: Tiles<P, Sum = F::Sum>, P: Packed<F>, F: Factor>(
                 let rows = inside(tiles, I::ROWS, &(0..m));
                 let c = MatrixMut { elements: &mut c[columns.start..], leading };
                 let block = Block { rows, depth: depth.clone(), columns: columns.len() };
-                of_block::<I, P, F>(block, a, packed, c);
+                of_block::<I, P, F>(block, a, packed, c, form);
             });
         }
     }
@@ -110,7 +136,7 @@ pub(super) struct Block {
 }
 
 /// Adjacent tiles, in blocks of about equal numbers, for some threads.
-pub(super) struct Blocks<'t> {
+pub(crate) struct Blocks<'t> {
     tiles: usize,
     count: usize,
     threads: Threads<'t>,
@@ -189,24 +215,9 @@ fn pack_b<I: Tiles<P>, P: Packed<F>, F: Element>(
     columns: Range<usize>,
     packed: &mut [P],
 ) {
-    let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
-    for (at, row) in depth.clone().step_by(P::TOGETHER).enumerate() {
-        let first = b.row(row, columns.clone()).chunks(I::WIDTH);
-        let second = (P::TOGETHER > 1 && row + 1 < depth.end).then(|| b.row(row + 1, columns.clone()));
-        for (tile, (to, first)) in packed.chunks_exact_mut(tile_len).zip(first).enumerate() {
-            let ahead = first.as_ptr().wrapping_add(AHEAD * P::TOGETHER * b.leading);
-            for line in (0..size_of_val(first)).step_by(64) {
-                prefetch(ahead.wrapping_byte_add(line));
-            }
-            let (to, beyond) = to[at * I::WIDTH..][..I::WIDTH].split_at_mut(first.len());
-            if let Some(second) = second {
-                let pairs = first.iter().zip(&second[tile * I::WIDTH..]);
-                to.iter_mut().zip(pairs).for_each(|(to, (first, second))| *to = P::of(*first, *second));
-            } else {
-                to.iter_mut().zip(first).for_each(|(to, first)| *to = P::of(*first, F::zeroed()));
-            }
-            beyond.fill(P::zeroed());
-        }
+    match b.transposed {
+        true => across(b, columns, depth, I::WIDTH, packed),
+        false => along(b, columns, depth, I::WIDTH, packed),
     }
 }
 
@@ -217,34 +228,81 @@ fn pack_a<I: Tiles<P>, P: Packed<F>, F: Element>(
     depth: &Range<usize>,
     packed: &mut [P],
 ) {
+    match a.transposed {
+        true => along(a, rows, depth, I::ROWS, packed),
+        false => across(a, rows, depth, I::ROWS, packed),
+    }
+}
+
+/// Packs the stored rows `depth` and the stored columns `lines`: in tiles of `side` lines, in each row by
+/// row.
+#[inline(always)]
+fn along<P: Packed<F>, F: Element>(
+    from: Matrix<'_, F>,
+    lines: Range<usize>,
+    depth: &Range<usize>,
+    side: usize,
+    packed: &mut [P],
+) {
+    let tile_len = side * depth.len().div_ceil(P::TOGETHER);
+    for (at, row) in depth.clone().step_by(P::TOGETHER).enumerate() {
+        let first = from.row(row, lines.clone()).chunks(side);
+        let second = (P::TOGETHER > 1 && row + 1 < depth.end).then(|| from.row(row + 1, lines.clone()));
+        for (tile, (to, first)) in packed.chunks_exact_mut(tile_len).zip(first).enumerate() {
+            let ahead = first.as_ptr().wrapping_add(AHEAD * P::TOGETHER * from.leading);
+            for line in (0..size_of_val(first)).step_by(64) {
+                prefetch(ahead.wrapping_byte_add(line));
+            }
+            let (to, beyond) = to[at * side..][..side].split_at_mut(first.len());
+            if let Some(second) = second {
+                let pairs = first.iter().zip(&second[tile * side..]);
+                to.iter_mut().zip(pairs).for_each(|(to, (first, second))| *to = P::of(*first, *second));
+            } else {
+                to.iter_mut().zip(first).for_each(|(to, first)| *to = P::of(*first, F::zeroed()));
+            }
+            beyond.fill(P::zeroed());
+        }
+    }
+}
+
+/// Packs the stored rows `lines` and the stored columns `depth`: in tiles of `side` lines, in each column by
+/// column.
+#[inline(always)]
+fn across<P: Packed<F>, F: Element>(
+    from: Matrix<'_, F>,
+    lines: Range<usize>,
+    depth: &Range<usize>,
+    side: usize,
+    packed: &mut [P],
+) {
     let columns = depth.len().div_ceil(P::TOGETHER);
     let (mut whole, last) = (depth.clone(), depth.len() % (4 * P::TOGETHER));
     whole.end -= last;
-    for (first, tile) in rows.clone().step_by(I::ROWS).zip(packed.chunks_exact_mut(I::ROWS * columns)) {
-        let there = (rows.end - first).min(I::ROWS);
-        if there < I::ROWS {
+    for (first, tile) in lines.clone().step_by(side).zip(packed.chunks_exact_mut(side * columns)) {
+        let there = (lines.end - first).min(side);
+        if there < side {
             tile.fill(P::zeroed());
         }
         // Four rows of four columns at once; the last four rows overlap the ones before.
         let whole = if there < 4 { whole.start..whole.start } else { whole.clone() };
-        for (column, to) in whole.clone().step_by(4 * P::TOGETHER).zip(tile.chunks_exact_mut(4 * I::ROWS)) {
+        for (column, to) in whole.clone().step_by(4 * P::TOGETHER).zip(tile.chunks_exact_mut(4 * side)) {
             for i in (0..there).step_by(4).map(|i| i.min(there - 4)) {
                 let mut four = [[P::zeroed(); 4]; 4];
                 for (row, to) in four.iter_mut().enumerate() {
-                    let from = a.row(first + i + row, column..column + 4 * P::TOGETHER);
+                    let from = from.row(first + i + row, column..column + 4 * P::TOGETHER);
                     for (to, from) in to.iter_mut().zip(from.chunks_exact(P::TOGETHER)) {
                         *to = P::of(from[0], from[P::TOGETHER - 1]);
                     }
                 }
-                for (to, column) in to.chunks_exact_mut(I::ROWS).zip(transposed(four)) {
+                for (to, column) in to.chunks_exact_mut(side).zip(transposed(four)) {
                     to[i..][..4].copy_from_slice(&column);
                 }
             }
         }
-        let (rest, done) = (whole.end..depth.end, whole.len() / P::TOGETHER * I::ROWS);
+        let (rest, done) = (whole.end..depth.end, whole.len() / P::TOGETHER * side);
         for i in 0..there {
-            let from = a.row(first + i, rest.clone());
-            for (to, from) in tile[done..].chunks_exact_mut(I::ROWS).zip(from.chunks(P::TOGETHER)) {
+            let from = from.row(first + i, rest.clone());
+            for (to, from) in tile[done..].chunks_exact_mut(side).zip(from.chunks(P::TOGETHER)) {
                 to[i] = P::of(from[0], from.get(1).copied().unwrap_or(F::zeroed()));
             }
         }
@@ -257,12 +315,17 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     a: Matrix<'_, F>,
     b: &[P],
     MatrixMut { elements: c, leading }: MatrixMut<'_, I::Sum>,
+    form: impl Form<P, I::Sum>,
 ) {
     let (m, columns) = (rows.len(), depth.len().div_ceil(P::TOGETHER));
     let len = m.next_multiple_of(I::ROWS) * columns;
     let mut block = take::<P>(&PACKED_A, len);
     let packed: &mut [P] = bytemuck::cast_slice_mut(&mut block[..len * size_of::<P>()]);
     pack_a::<I, P, F>(a, rows, &depth, packed);
+    form.left(packed);
+    if depth.start == 0 {
+        (0..m).for_each(|row| form.begin(&mut c[row * leading..][..n]));
+    }
     let (tiles, tile_len) = (m.div_ceil(I::ROWS), I::WIDTH * columns);
     let b = b.chunks_exact(tile_len);
     // The next columns of `b` come from the cache that threads share, a part of them with each tile of these.
@@ -276,7 +339,7 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
                 c: MatrixMut { elements: &mut c[row * leading + column..], leading },
                 rows: (m - row).min(I::ROWS),
                 columns: (n - column).min(I::WIDTH),
-                add: depth.start > 0,
+                add: depth.start > 0 || form.adds(),
             }
             .multiply::<I>();
         }
@@ -287,7 +350,7 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
 /// A block that a thread keeps from product to product, since fresh memory is cleared, page by page. The
 /// packing thread takes it. It is on large pages, if the system has them: all of it is read again and again,
 /// and is more than the address cache has small ones for.
-pub(super) type Kept = RefCell<Option<MmapMut>>;
+pub(crate) type Kept = RefCell<Option<MmapMut>>;
 
 thread_local! {
     pub(super) static PACKED_A: Kept = const { RefCell::new(None) };
@@ -296,7 +359,7 @@ thread_local! {
 
 /// The last block, with room for `len` elements. It begins with a page, so that no vector crosses a cache
 /// line.
-pub(super) fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> MmapMut {
+pub(crate) fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> MmapMut {
     let bytes = len * size_of::<P>();
     match kept.take() {
         Some(block) if block.len() >= bytes => block,

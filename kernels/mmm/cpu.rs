@@ -1,6 +1,6 @@
 //! Products of matrices on the CPU.
 
-use super::blocked::{Packed, multiply};
+use super::blocked::{Alone, Packed, multiply};
 use super::product::{Product, check};
 use super::{Mmm, MmmItem, MmmSpan, MmmWhole, bf16};
 #[cfg(target_arch = "x86_64")]
@@ -17,11 +17,11 @@ impl Blocked {
     pub(super) fn multiply<T: Factor<Sum: Packed<T>>>(product: Product<'_, T>, threads: Threads<'_>) {
         #[cfg(target_arch = "x86_64")]
         if Avx512::there() {
-            return multiply::<Avx512, T::Sum, T>(product, threads);
+            return multiply::<Avx512, T::Sum, T>(product, Alone, threads);
         } else if Avx2::there() {
-            return multiply::<Avx2, T::Sum, T>(product, threads);
+            return multiply::<Avx2, T::Sum, T>(product, Alone, threads);
         }
-        multiply::<Portable, T::Sum, T>(product, threads);
+        multiply::<Portable, T::Sum, T>(product, Alone, threads);
     }
 }
 

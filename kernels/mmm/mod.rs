@@ -3,7 +3,7 @@
 #[cfg(all(target_arch = "x86_64", feature = "implementations"))]
 mod amx;
 #[cfg(feature = "implementations")]
-mod blocked;
+pub(crate) mod blocked;
 #[cfg(feature = "implementations")]
 mod cpu;
 #[cfg(target_os = "linux")]
@@ -11,13 +11,13 @@ mod cpu;
 mod cublas;
 #[cfg(target_os = "linux")]
 #[cfg(feature = "vendor-libraries")]
-mod openblas;
+pub(crate) mod openblas;
 #[cfg(all(target_arch = "x86_64", feature = "implementations"))]
 mod pairs;
 #[cfg(feature = "implementations")]
-mod product;
+pub(crate) mod product;
 #[cfg(feature = "implementations")]
-mod tiles;
+pub(crate) mod tiles;
 
 use crate::shapes;
 use crate::simd::Factor;

@@ -1,6 +1,6 @@
 //! Products of factors in bf16, which are the upper halves of numbers in single precision.
 
-use super::blocked::{Packed, multiply};
+use super::blocked::{Alone, Packed, multiply};
 use super::product::Product;
 use super::tiles::Tiles;
 use super::{Mmm, MmmWhole, bf16};
@@ -28,7 +28,7 @@ features! {
         const PARTS: bool = true;
 
         fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, bf16>, threads: Threads<'_>) {
-            Product::of(&space, k, |product| multiply::<Avx512Bf16, Pair, bf16>(product, threads));
+            Product::of(&space, k, |product| multiply::<Avx512Bf16, Pair, bf16>(product, Alone, threads));
         }
     }
 }

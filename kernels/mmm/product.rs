@@ -1,35 +1,42 @@
-//! A product in the form of a library.
+//! Products of matrices in the form of a library.
 
 use super::MmmWhole;
 use crate::simd::Factor;
 use flash_core::kernel::{Index, Space};
 use std::ops::Range;
 
-/// A matrix, row by row.
+/// A factor, which is stored row by row.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix<'a, T> {
+pub(crate) struct Matrix<'a, T> {
     pub elements: &'a [T],
-    /// Elements from row to row.
+    /// Elements from stored row to row.
     pub leading: usize,
+    /// The factor is the transposed matrix of what is stored.
+    pub transposed: bool,
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// Some elements of a row.
+    /// Some elements of a stored row.
     #[inline(always)]
     pub fn row(&self, row: usize, columns: Range<usize>) -> &'a [T] {
         &self.elements[row * self.leading..][columns]
     }
+
+    /// The transposed factor.
+    pub fn turned(self) -> Matrix<'a, T> {
+        Matrix { transposed: !self.transposed, ..self }
+    }
 }
 
 /// A matrix that is written, row by row.
-pub(super) struct MatrixMut<'a, T> {
+pub(crate) struct MatrixMut<'a, T> {
     pub elements: &'a mut [T],
     /// Elements from row to row.
     pub leading: usize,
 }
 
 /// `c = a * b`, of `m` rows, `n` columns and `k` products in each sum.
-pub(super) struct Product<'a, T: Factor> {
+pub(crate) struct Product<'a, T: Factor> {
     pub m: usize,
     pub n: usize,
     pub k: usize,
@@ -56,34 +63,44 @@ impl<T: Factor> Product<'_, T> {
                 there.len()
             );
         }
-        let mut multiply = |rows: Range<usize>| {
-            if rows.is_empty() {
-                return;
-            }
+        runs(space, |rows| {
             let (before, first) = (rows.len() - 1, rows.start - there.start);
             body(Product {
                 m: rows.len(),
                 n,
                 k,
-                a: Matrix { elements: &whole.a[first * lda..][..before * lda + k], leading: lda },
-                b: Matrix { elements: whole.b, leading: ldb },
+                a: Matrix {
+                    elements: &whole.a[first * lda..][..before * lda + k],
+                    leading: lda,
+                    transposed: false,
+                },
+                b: Matrix { elements: whole.b, leading: ldb, transposed: false },
                 c: MatrixMut { elements: &mut whole.c[first * ldc..][..before * ldc + n], leading: ldc },
             });
-        };
-        let mut rows = 0..0;
-        space.for_each(|row| {
-            if row[0] != rows.end || rows.is_empty() {
-                multiply(std::mem::replace(&mut rows, row[0]..row[0]));
-            }
-            rows.end = row[0] + 1;
         });
-        multiply(rows);
+    }
+}
+
+/// Calls `body` with the rows of a launch, in their order: once for all that follow one another.
+pub(crate) fn runs(space: &Space<'_, Index<1>>, mut body: impl FnMut(Range<usize>)) {
+    let mut rows = 0..0;
+    space.for_each(|row| {
+        if row[0] != rows.end {
+            let run = std::mem::replace(&mut rows, row[0]..row[0]);
+            if !run.is_empty() {
+                body(run);
+            }
+        }
+        rows.end = row[0] + 1;
+    });
+    if !rows.is_empty() {
+        body(rows);
     }
 }
 
 /// The sizes of a product, and its matrices' leading dimensions, in a library's type of numbers.
 #[cfg_attr(not(feature = "vendor-libraries"), allow(dead_code))]
-pub(super) struct Sizes<N> {
+pub(crate) struct Sizes<N> {
     pub m: N,
     pub n: N,
     pub k: N,

@@ -7,7 +7,7 @@ use crate::simd::{Factors, InstructionSet, Number, Portable, Vector, prefetch};
 
 /// An instruction set's tiles of factors that are packed as `P`: one fills the registers except for a row of
 /// `b` and an element of `a`.
-pub(super) trait Tiles<P: Copy>: InstructionSet {
+pub(crate) trait Tiles<P: Copy>: InstructionSet {
     /// Elements of the result.
     type Sum: Number;
     /// Registers of factors.

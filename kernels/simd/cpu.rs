@@ -56,6 +56,19 @@ impl InstructionSet for Portable {
     }
 }
 
+/// Calls `body`, compiled for the widest registers that this CPU has. No bit depends on them: nothing is
+/// fused.
+#[inline(always)]
+pub(crate) fn widest<R>(body: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    if Avx512::there() {
+        return Avx512::run(body);
+    } else if Avx2::there() {
+        return Avx2::run(body);
+    }
+    body()
+}
+
 /// What instruction sets need of a CPU: the features that functions are compiled for, and these with those
 /// that only assembly uses.
 ///

@@ -66,7 +66,11 @@ const PEERS: &[Need] = &[
     Need { probe: Probe::Program("gcc"), package: "gcc", used_by: "the OpenMP peers" },
     Need { probe: Probe::Program("g++"), package: "g++", used_by: "the oneTBB peer" },
     Need { probe: Probe::Header("tbb/parallel_for.h"), package: "libtbb-dev", used_by: "the oneTBB peer" },
-    Need { probe: Probe::Header("starpu/1.3/starpu.h"), package: "libstarpu-dev", used_by: "the StarPU peer" },
+    Need {
+        probe: Probe::Header("starpu/1.3/starpu.h"),
+        package: "libstarpu-dev",
+        used_by: "the StarPU peer",
+    },
     OPENBLAS,
 ];
 

@@ -178,7 +178,9 @@ fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result
     }
     let parallel = launch.has_attributes() && attributes(launch)?;
     let crew = if launch.is_on_caller() { Crew::Caller } else { Crew::Team(team) };
-    if items < (phases.end - phases.start) * crew.threads() as u64 && !kernel.warned.load(Relaxed) {
+    // A `whole` kernel shares its work out itself.
+    let few = !kernel.whole && items < (phases.end - phases.start) * crew.threads() as u64;
+    if few && !kernel.warned.load(Relaxed) {
         warn(kernel, space, crew.threads());
     }
     let timed = sampled || launch.profiled();

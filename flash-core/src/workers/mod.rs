@@ -7,8 +7,8 @@
 pub(crate) mod blocking;
 mod plain;
 
-pub use blocking::is_extra;
 use crate::devices::catalog::Catalog;
+pub use blocking::is_extra;
 use flash_backend::caught;
 use flash_backend::fork;
 pub use flash_backend::threads::{STACK_SIZE, own_stack, stack_size};

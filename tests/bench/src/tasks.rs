@@ -216,8 +216,14 @@ fn fib(peers: &Peers, rayon: &ThreadPool, threads: usize) -> Result<Vec<Row>> {
     let joins = || timed(|| assert_eq!(fib_of_joins(FIB), FIB_RESULT)) / 1e6;
     let tasks = || timed(|| assert_eq!(scope(|s| fib_of_tasks(s, FIB)), Ok(FIB_RESULT))) / 1e6;
     let of_rayon = || timed(|| assert_eq!(rayon.install(|| fib_of_rayon(FIB)), FIB_RESULT)) / 1e6;
-    let mut rows =
-        vec![pair("fib(24) with join, against rayon::join", "ms", REPEATS, joins, Some(&mut { of_rayon }), PAUSE)];
+    let mut rows = vec![pair(
+        "fib(24) with join, against rayon::join",
+        "ms",
+        REPEATS,
+        joins,
+        Some(&mut { of_rayon }),
+        PAUSE,
+    )];
     let name = |peer: &str| format!("fib(24), each call a task that may suspend, against {peer}");
     let mut results = Vec::new();
     let mut peer_ms = |call: &dyn Fn(&mut c_long) -> f64| {
@@ -274,7 +280,8 @@ fn graphs(peers: &Peers, threads: usize) -> Vec<Row> {
         rows.push(pair(name, "ns", REPEATS, chain, Some(&mut peer), PAUSE));
         let edges = edges(&tasks);
         let mut peer = || tbb.graph(threads, tasks.len(), &edges).0 / count;
-        let name = "cholesky, 45,760 empty tasks, built from accesses and run, against oneTBB with given edges";
+        let name =
+            "cholesky, 45,760 empty tasks, built from accesses and run, against oneTBB with given edges";
         rows.push(pair(name, "ns", REPEATS, built, Some(&mut peer), PAUSE));
         let mut peer = || tbb.graph(threads, tasks.len(), &edges).1 / count;
         let name = "cholesky, the kept graph run again, against oneTBB";

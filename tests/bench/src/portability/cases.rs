@@ -4,6 +4,7 @@ use super::c::{Kernels, OpenBlas, Real};
 use super::dense::Dense;
 use super::motion;
 use super::sparse::{Sparse, naive};
+use super::tiles;
 use crate::diffusion::Diffusion;
 use crate::nbody::Accel;
 use anyhow::Result;
@@ -95,6 +96,7 @@ pub fn each<T: Real>(sizes: &[usize], in_c: InC<'_, T>, cpu: bool, measure: Meas
             n /= 2;
         }
     }
+    tiles::of_a_tile::<T>(openblas.is_some(), cpu, measure)?;
     let mut n = most;
     while T::NAME == "f32" && !halves_case(n, cpu, !cpu && n > 256, measure)? {
         n /= 2;

@@ -21,6 +21,7 @@ mod motion;
 mod opencl;
 mod sparse;
 mod sums;
+mod tiles;
 
 use crate::dispatch::per_call;
 use crate::peers::Peers;

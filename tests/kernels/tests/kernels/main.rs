@@ -1,8 +1,10 @@
 //! The kernels of the library: each implementation that this machine can run, whole and cut, in both
 //! precisions, against references in double precision.
 
+mod cublas;
 mod edges;
 mod elementwise;
+mod factors;
 mod halves;
 mod libraries;
 mod matrices;
@@ -103,6 +105,11 @@ fn implementations(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
 /// devices that are the CPU run the kernels for any device, too. Without a GPU, the test is run once more on
 /// an emulated one only.
 fn all(test: &str) -> Vec<(String, RuntimeObj)> {
+    all_of(test, &SETS)
+}
+
+/// The same, with the CPU implementations of these names.
+fn all_of(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
     let reports = list();
     let devices_of = |keys: &[&str]| -> Vec<&str> {
         let ours = |key: &Option<String>| key.as_deref().is_some_and(|key| keys.contains(&key));
@@ -117,7 +124,7 @@ fn all(test: &str) -> Vec<(String, RuntimeObj)> {
         }
     }
     if !emulated::is_here() {
-        runtimes = implementations(test, &SETS);
+        runtimes = implementations(test, names);
         let opencl = devices_of(&["OPENCL", "INTEL_FPGA"]);
         if opencl.is_empty() {
             flash_tests::skip(test, "no OpenCL device: `cargo xtask setup` makes three");

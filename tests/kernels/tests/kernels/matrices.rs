@@ -1,6 +1,6 @@
 //! `mmm`.
 
-use crate::{Real, all, implementations, is_too_much, near, numbers};
+use crate::{Real, all, cublas, implementations, is_too_much, near, numbers};
 use flash::kernels::mmm;
 use flash::kernels::mmm::Mmm;
 use flash::prelude::*;
@@ -19,12 +19,19 @@ fn openblas() -> Result<flash::RuntimeObj, String> {
     }
 }
 
+/// True if a device has cuBLAS.
+pub fn has_cublas(rt: &flash::RuntimeObj) -> bool {
+    let found = rt.options(Implementation::named("cublas")).preload::<Mmm<'static, f32>>();
+    assert!(found.is_ok() || !cublas::is_here(), "{found:?}");
+    found.is_ok()
+}
+
 /// The same with cuBLAS, where it is found, beside FLASH's own kernel. Its bits may depend on the number of
 /// rows.
 pub fn with_cublas(runtimes: Vec<(String, flash::RuntimeObj)>) -> Vec<(String, flash::RuntimeObj)> {
     let beside = |(which, rt): (String, flash::RuntimeObj)| {
         let by = |name| rt.options(Implementation::named(name));
-        if !which.starts_with("NVIDIA_GPU") || by("cublas").preload::<Mmm<'static, f32>>().is_err() {
+        if !which.starts_with("NVIDIA_GPU") || !has_cublas(&rt) {
             return vec![(which, rt)];
         }
         vec![(format!("{which}, by cublas"), by("cublas")), (which, by("mmm.cu"))]
@@ -45,15 +52,21 @@ pub fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
         return runtimes;
     }
     runtimes.extend(implementations(test, &["blocked"]));
+    runtimes.extend(with_openblas(test));
+    runtimes
+}
+
+/// The optional library, whose bits may depend on the number of rows.
+pub fn with_openblas(test: &str) -> Vec<(String, flash::RuntimeObj)> {
     match openblas() {
         Ok(rt) => {
-            // Its bits may depend on the number of rows.
-            runtimes.push(("openblas, in parts".to_owned(), rt.options(Subspaces(3))));
-            runtimes.push(("openblas".to_owned(), rt));
+            vec![("openblas, in parts".to_owned(), rt.options(Subspaces(3))), ("openblas".to_owned(), rt)]
         }
-        Err(why) => flash_tests::skip(test, &why),
+        Err(why) => {
+            flash_tests::skip(test, &why);
+            Vec::new()
+        }
     }
-    runtimes
 }
 
 /// Rows, columns, products in a sum, and the extra length of rows of `a` and `b`.

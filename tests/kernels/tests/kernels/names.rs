@@ -3,6 +3,7 @@
 use flash::Error;
 use flash::kernels::mmm::{Mmm, bf16};
 use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mvm::Mvm, nbody};
+use flash::kernels::{gemm::Gemm, potrf::Potrf, syrk::Syrk, trsm::Trsm};
 use flash::kernels::{smmm::Smmm, spmv::Spmv, vdp::Vdp};
 use flash::prelude::*;
 use flash_core::runtime::Definitions;
@@ -59,6 +60,10 @@ fn the_page_names_every_implementation_and_each_is_found_by_its_name() {
     let kernels = [
         check::<Mmm<f32>>(&documented),
         check::<Mmm<bf16>>(&documented),
+        check::<Gemm<f32>>(&documented),
+        check::<Syrk<f64>>(&documented),
+        check::<Trsm<f32>>(&documented),
+        check::<Potrf<f64>>(&documented),
         check::<Mvm<f32>>(&documented),
         check::<Vdp<f32>>(&documented),
         check::<Smmm<f64>>(&documented),

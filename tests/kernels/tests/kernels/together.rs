@@ -1,7 +1,8 @@
 //! Every kernel over several devices.
 
 use crate::numbers;
-use flash::kernels::{Csr, conv1d, ewmd, ewmm, js, mmm, mvm, smmm, spmv, vdp};
+use flash::kernels::trsm::{Diagonal, Side};
+use flash::kernels::{Csr, conv1d, ewmd, ewmm, gemm, js, mmm, mvm, smmm, spmv, syrk, trsm, vdp};
 use flash::prelude::*;
 use std::collections::BTreeSet;
 
@@ -32,6 +33,13 @@ fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
     let rows = rt.options(Implementation::named("blocked"));
     rows.submit(mmm([200, 200, 200], &left, &right, &product).unwrap()).exec([200]).unwrap();
     done("flash.mmm", &product);
+    rows.submit(gemm(0.5, &left, &right, -1.0, &product).unwrap()).exec([200]).unwrap();
+    done("flash.gemm", &product);
+    rows.submit(syrk(0.5, &left, -1.0, &product).unwrap()).exec([200]).unwrap();
+    done("flash.syrk", &product);
+    let kernel = trsm(Side::Right, &left, Diagonal::Unit, 1e-3, &product).unwrap();
+    rows.submit(kernel).exec([200]).unwrap();
+    done("flash.trsm", &product);
     let (x, y) = (FlashMemory::from(numbers::<f32>(200, 27)), FlashMemory::zeroed(200));
     rt.submit(mvm([200, 200], &left, &x, &y).unwrap()).exec([200]).unwrap();
     done("flash.mvm", &y);

@@ -23,7 +23,11 @@ struct Queues {
 
 impl Queues {
     fn new() -> Arc<Queues> {
-        Arc::new(Queues { activity: Activity(sync::AtomicU64::new(0)), queued: AtomicU32::new(0), wakes: AtomicU32::new(0) })
+        Arc::new(Queues {
+            activity: Activity(sync::AtomicU64::new(0)),
+            queued: AtomicU32::new(0),
+            wakes: AtomicU32::new(0),
+        })
     }
 
     fn push(&self) {
@@ -73,7 +77,10 @@ fn a_task_is_seen_by_a_worker_that_leaves_or_wakes_one() {
         queues.push();
         let again = worker.join().unwrap();
         let left = queues.queued.load(Ordering::Acquire) > 0;
-        assert!(!left || again || queues.wakes.load(Ordering::Relaxed) > 0, "tasks are left, and no worker comes");
+        assert!(
+            !left || again || queues.wakes.load(Ordering::Relaxed) > 0,
+            "tasks are left, and no worker comes"
+        );
     });
 }
 
@@ -115,11 +122,8 @@ struct Task {
 }
 
 fn task() -> (Arc<Task>, thread::JoinHandle<()>) {
-    let task = Arc::new(Task {
-        done: Done::new(),
-        frees: AtomicUsize::new(0),
-        signalled: AtomicBool::new(false),
-    });
+    let task =
+        Arc::new(Task { done: Done::new(), frees: AtomicUsize::new(0), signalled: AtomicBool::new(false) });
     let end = task.clone();
     let end = thread::spawn(move || match end.done.end() {
         Handle::Looks => {}
