@@ -1,0 +1,572 @@
+//! A graph that runs: its nodes, what is ready, and the threads that run it.
+//!
+//! Ready activations stand in a queue per priority. Threads that wait for something of the graph take from
+//! it, and workers of the process that were called. What is called when:
+//!
+//! - A thread that publishes an activation calls for another thread only if none looks for work already
+//!   (`looking`, `sent`), and only if there is more than it will take itself.
+//! - A thread that waits and sleeps comes before a worker: it is woken first.
+//! - A thread that goes to sleep, or a worker that leaves, makes that known, and then looks at the queue for
+//!   the last time. The publisher publishes, and then looks who is awake. Between the two stands a SeqCst
+//!   fence on either side. So no activation is left lying.
+
+use crate::component::Component;
+use crate::dedicated::Dedicated;
+use crate::error::GraphError;
+use crate::lane::{Waiter, lock};
+use crate::port::Target;
+use crate::word::{After, Word};
+use crate::workers;
+use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::CachePadded;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Marks the activation that finishes a node.
+const FINISH: u32 = 1 << 31;
+/// A worker that is here serves this many activations, and then looks for other work of the process.
+const SERVED: usize = 256;
+/// Looks of a thread that finds nothing, and pauses between them: some 200 us.
+const LOOKS: usize = 200;
+const PAUSES: usize = 32;
+/// Looks at one single activation before a worker takes it: its publisher is usually about to.
+const KEPT: usize = 3;
+/// How often a sleeping thread looks whether the graph is stuck.
+const TICK: Duration = Duration::from_millis(100);
+/// Ticks without anything that runs, after which a graph is stuck.
+const STUCK_AFTER: u32 = 5;
+
+/// A node of a graph that runs.
+pub(crate) struct Entry {
+    pub(crate) word: CachePadded<Word>,
+    pub(crate) name: String,
+    pub(crate) cell: Arc<dyn Cell>,
+    pub(crate) replicas: u32,
+    /// Its place among the priorities, 0 the highest.
+    pub(crate) level: u32,
+    pub(crate) component: u32,
+    /// It is in a cycle, which has a count of its own.
+    pub(crate) cyclic: bool,
+    /// Threads outside take what comes here.
+    pub(crate) is_exit: bool,
+    pub(crate) dedicated: Option<Arc<Dedicated>>,
+    /// Activations that wait for room, a pool or a strand.
+    pub(crate) parked: AtomicU32,
+}
+
+/// What a node does, with its type erased.
+pub(crate) trait Cell: Send + Sync {
+    /// Fixes edges, and makes the replicas.
+    fn bind(&self, core: &Arc<Core>);
+    /// Calls `start` of each replica.
+    fn start(&self, core: &Arc<Core>, node: u32);
+    /// Runs a batch.
+    fn activate(&self, core: &Arc<Core>, node: u32);
+    /// Calls `finish` of each replica.
+    fn finish(&self, core: &Arc<Core>, node: u32);
+    /// The graph has failed: data are dropped, and what comes is refused.
+    fn refuse(&self, core: &Arc<Core>);
+    /// Drops the replicas and all data.
+    fn clear(&self, core: &Arc<Core>);
+    /// What keeps it from running, or what it still holds.
+    fn waits(&self, core: &Core) -> Option<String>;
+    /// Its inboxes: how many data they hold, held at most, and have room for.
+    fn inboxes(&self) -> Vec<[usize; 3]>;
+    /// Data received and calls made so far.
+    fn received(&self) -> u64;
+}
+
+pub(crate) struct Core {
+    pub(crate) name: String,
+    pub(crate) nodes: Box<[Entry]>,
+    pub(crate) components: Box<[Component]>,
+    /// Components that have not ended.
+    pub(crate) open: AtomicUsize,
+    /// Inputs that are not closed.
+    pub(crate) inputs: AtomicUsize,
+    ready: Box<[ArrayQueue<u32>]>,
+    started: AtomicBool,
+    failed: AtomicBool,
+    failure: Mutex<Option<GraphError>>,
+    cancels: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    deadline: Option<(Instant, Duration)>,
+    /// Workers that are here, and those of them and of waiting threads that look for work.
+    attending: AtomicUsize,
+    looking: CachePadded<AtomicUsize>,
+    /// A worker was called, and has not come.
+    sent: AtomicBool,
+    /// Changes with everything that a waiting thread may wait for.
+    changes: AtomicU32,
+    /// Threads that sleep, and whether one of them was woken and has not come.
+    sleeping: AtomicUsize,
+    roused: AtomicBool,
+    /// Changes whenever threads that sleep are woken.
+    wakes: Mutex<u32>,
+    woken: Condvar,
+    /// Threads that wait in `push`.
+    pub(crate) pushing: AtomicUsize,
+}
+
+/// What a graph is made of when it starts.
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) nodes: Vec<Entry>,
+    pub(crate) components: Vec<Component>,
+    pub(crate) inputs: usize,
+    pub(crate) levels: usize,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) cancels: Vec<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Arc<Core> {
+        // Each node may be ready as often as it has replicas, and once to finish.
+        let most: usize = parts.nodes.iter().map(|node| node.replicas as usize + 2).sum();
+        let ready = (0..parts.levels).map(|_| ArrayQueue::new(most.next_power_of_two())).collect();
+        Arc::new(Core {
+            name: parts.name,
+            open: AtomicUsize::new(parts.components.len()),
+            nodes: parts.nodes.into(),
+            components: parts.components.into(),
+            inputs: AtomicUsize::new(parts.inputs),
+            ready,
+            started: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            cancels: Mutex::new(parts.cancels),
+            deadline: parts.limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit))),
+            attending: AtomicUsize::new(0),
+            looking: CachePadded::new(AtomicUsize::new(0)),
+            sent: AtomicBool::new(false),
+            changes: AtomicU32::new(0),
+            sleeping: AtomicUsize::new(0),
+            roused: AtomicBool::new(false),
+            wakes: Mutex::new(0),
+            woken: Condvar::new(),
+            pushing: AtomicUsize::new(0),
+        })
+    }
+
+    /// Nodes have started: threads may come.
+    pub(crate) fn open_to_threads(self: &Arc<Core>) {
+        self.started.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.attract(false);
+    }
+
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn failure(&self) -> Option<GraphError> {
+        lock(&self.failure).clone()
+    }
+
+    /// Ends the graph before its time. The first reason stays.
+    #[cold]
+    pub(crate) fn fail(self: &Arc<Core>, error: GraphError) {
+        {
+            let mut failure = lock(&self.failure);
+            if failure.is_some() || self.is_done() {
+                return;
+            }
+            *failure = Some(error);
+        }
+        self.failed.store(true, Ordering::SeqCst);
+        for cancel in std::mem::take(&mut *lock(&self.cancels)) {
+            // A hook that panics must not keep the others from being called.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&*cancel));
+        }
+        self.nodes.iter().for_each(|node| node.cell.refuse(self));
+        self.notify();
+    }
+
+    /// Delivers data along an edge. They are counted after they are there; a cycle counts them before.
+    #[inline]
+    pub(crate) fn deliver<T>(
+        self: &Arc<Core>,
+        target: &Target<T>,
+        data: &mut VecDeque<T>,
+        last: bool,
+    ) -> bool {
+        let (node, count) = (&self.nodes[target.node as usize], data.len() as u32);
+        if node.cyclic && !self.components[node.component as usize].count.add(count) {
+            data.clear();
+            return false;
+        }
+        target.lane.put_all(data);
+        self.delivered(target.node, count, last)
+    }
+
+    /// As [`deliver`](Self::deliver), of one datum.
+    #[inline]
+    pub(crate) fn deliver_one<T>(self: &Arc<Core>, target: &Target<T>, datum: T) -> bool {
+        let node = &self.nodes[target.node as usize];
+        if node.cyclic && !self.components[node.component as usize].count.add(1) {
+            return false;
+        }
+        target.lane.put(datum);
+        self.delivered(target.node, 1, false)
+    }
+
+    #[inline]
+    fn delivered(self: &Arc<Core>, index: u32, count: u32, last: bool) -> bool {
+        let node = &self.nodes[index as usize];
+        if node.is_exit {
+            self.notify();
+            return true;
+        }
+        let after = node.word.add(count, node.replicas);
+        self.follow(index, after, last);
+        after != After::Ended
+    }
+
+    /// More work for a node that is not an edge's: a source has more.
+    pub(crate) fn again(self: &Arc<Core>, index: u32) {
+        self.delivered(index, 1, true);
+    }
+
+    /// Does what a change of a node's word asks for.
+    #[inline]
+    fn follow(self: &Arc<Core>, index: u32, after: After, last: bool) {
+        match after {
+            After::Nothing | After::Ended => {}
+            After::Activations(count) => (0..count).for_each(|_| self.publish(index, last)),
+            After::Ends => self.node_ends(index),
+        }
+    }
+
+    /// The node's last activation is due.
+    #[cold]
+    pub(crate) fn node_ends(self: &Arc<Core>, index: u32) {
+        match self.nodes[index as usize].is_exit {
+            true => self.nodes[index as usize].cell.finish(self, index),
+            false => self.publish(index | FINISH, true),
+        }
+    }
+
+    /// Lets a node of a cycle finish.
+    pub(crate) fn finish_in_cycle(self: &Arc<Core>, index: u32) {
+        self.nodes[index as usize].word.finish();
+        self.publish(index | FINISH, true);
+    }
+
+    /// An activation has run: `taken` data are done with, of which `uncounted` are still counted as pending.
+    #[inline]
+    pub(crate) fn settle(self: &Arc<Core>, index: u32, taken: u32, uncounted: u32) {
+        let node = &self.nodes[index as usize];
+        if self.has_failed() {
+            return self.abandon(index);
+        }
+        let after = node.word.settle(uncounted);
+        self.follow(index, after, true);
+        if node.cyclic && taken > 0 {
+            self.count_down(node.component, taken);
+        }
+    }
+
+    /// A node, which runs, will emit something after it has settled.
+    pub(crate) fn begin_later(&self, index: u32) {
+        let node = &self.nodes[index as usize];
+        node.word.begin();
+        if node.cyclic {
+            self.components[node.component as usize].count.hold();
+        }
+    }
+
+    /// What was begun is emitted.
+    pub(crate) fn end_later(self: &Arc<Core>, index: u32) {
+        let node = &self.nodes[index as usize];
+        let after = node.word.emitted();
+        if self.has_failed() {
+            return self.notify();
+        }
+        self.follow(index, after, false);
+        if node.cyclic {
+            self.count_down(node.component, 1);
+        }
+    }
+
+    /// The activation that finishes a node has run.
+    pub(crate) fn finished(self: &Arc<Core>, index: u32) {
+        let node = &self.nodes[index as usize];
+        if self.has_failed() {
+            return self.abandon(index);
+        }
+        let after = node.word.settle(0);
+        self.follow(index, after, true);
+        match node.cyclic {
+            true => self.count_down(node.component, 1),
+            false => self.component_ended(node.component),
+        }
+    }
+
+    fn abandon(&self, index: u32) {
+        self.nodes[index as usize].word.abandon();
+        self.notify();
+    }
+
+    /// An activation waits for something else than a thread.
+    pub(crate) fn park(&self, index: u32) {
+        self.nodes[index as usize].parked.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What an activation, or a thread outside, waited for may be there.
+    pub(crate) fn unpark(self: &Arc<Core>, waiter: Waiter) {
+        match waiter {
+            Waiter::Outside => self.notify(),
+            Waiter::Node(index) => {
+                self.nodes[index as usize].parked.fetch_sub(1, Ordering::AcqRel);
+                self.publish(index, false);
+            }
+        }
+    }
+
+    /// Lets an activation run.
+    #[inline]
+    fn publish(self: &Arc<Core>, activation: u32, last: bool) {
+        let node = &self.nodes[(activation & !FINISH) as usize];
+        if let Some(dedicated) = &node.dedicated {
+            return dedicated.push(activation);
+        }
+        let pushed = self.ready[node.level as usize].push(activation);
+        debug_assert!(pushed.is_ok(), "no more activations than there is room for");
+        fence(Ordering::SeqCst);
+        self.attract(last);
+    }
+
+    fn ready(&self) -> usize {
+        self.ready.iter().map(ArrayQueue::len).sum()
+    }
+
+    /// Calls a thread if one is needed. With `last` this thread takes one activation itself.
+    #[inline]
+    fn attract(self: &Arc<Core>, last: bool) {
+        if self.looking.load(Ordering::Relaxed) > 0 || (last && self.ready() <= 1) {
+            return;
+        }
+        self.call(last);
+    }
+
+    #[inline(never)]
+    fn call(self: &Arc<Core>, last: bool) {
+        if !self.started.load(Ordering::Relaxed) || self.ready() <= usize::from(last) {
+            return;
+        }
+        if self.sleeping.load(Ordering::Relaxed) > 0 && !self.roused.swap(true, Ordering::AcqRel) {
+            return self.notify();
+        }
+        if self.sent.load(Ordering::Relaxed)
+            || self.attending.load(Ordering::Relaxed) >= workers::most()
+            || self.sent.swap(true, Ordering::SeqCst)
+        {
+            return;
+        }
+        workers::call(self.clone());
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<u32> {
+        self.ready.iter().find_map(ArrayQueue::pop)
+    }
+
+    /// Runs an activation.
+    #[inline]
+    pub(crate) fn run(self: &Arc<Core>, activation: u32) {
+        let index = activation & !FINISH;
+        if self.has_failed() {
+            return self.abandon(index);
+        }
+        let cell = &self.nodes[index as usize].cell;
+        match activation & FINISH {
+            0 => cell.activate(self, index),
+            _ => cell.finish(self, index),
+        }
+    }
+
+    /// Serves the graph, on a worker that was called. True if it is to be called again at once.
+    pub(crate) fn serve(self: &Arc<Core>) -> bool {
+        self.attending.fetch_add(1, Ordering::SeqCst);
+        self.sent.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let mut left = SERVED;
+        let more = loop {
+            while left > 0
+                && let Some(activation) = self.pop()
+            {
+                // This thread no longer looks, so another may be needed.
+                self.attract(false);
+                self.run(activation);
+                left -= 1;
+            }
+            if left == 0 {
+                break true;
+            }
+            if !self.look() {
+                break false;
+            }
+        };
+        self.attending.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        more && !self.sent.swap(true, Ordering::SeqCst)
+    }
+
+    /// Looks for work for a while. False if there is none.
+    fn look(&self) -> bool {
+        self.looking.fetch_add(1, Ordering::SeqCst);
+        let mut kept = 0;
+        let mut found = false;
+        for _ in 0..LOOKS {
+            match self.ready() {
+                0 => kept = 0,
+                1 if kept < KEPT => kept += 1,
+                _ => {
+                    found = true;
+                    break;
+                }
+            }
+            if self.is_done() || self.has_failed() {
+                break;
+            }
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
+        self.looking.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        found || self.ready() > 0
+    }
+
+    /// Wakes threads that sleep.
+    #[inline]
+    pub(crate) fn notify(&self) {
+        // A hint for a thread that spins: two changes at once may look like one.
+        self.changes.store(self.changes.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) > 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        {
+            let mut wakes = lock(&self.wakes);
+            *wakes = wakes.wrapping_add(1);
+        }
+        self.woken.notify_all();
+    }
+
+    /// Runs the graph until `ready` returns something, which it is asked between activations and when a
+    /// thread is notified. The graph may fail meanwhile: `ready` looks for that.
+    pub(crate) fn help<R>(self: &Arc<Core>, mut ready: impl FnMut() -> Option<R>) -> R {
+        let (mut turns, mut still) = (0u32, 0);
+        loop {
+            let changed = self.changes.load(Ordering::Acquire);
+            if let Some(result) = ready() {
+                return result;
+            }
+            if let Some(activation) = self.pop() {
+                self.run(activation);
+                (turns, still) = (turns + 1, 0);
+                if turns.is_multiple_of(64) {
+                    self.check_deadline();
+                }
+                continue;
+            }
+            if self.attending.load(Ordering::Relaxed) > 0 && self.spin(changed) {
+                continue;
+            }
+            self.sleeping.fetch_add(1, Ordering::SeqCst);
+            let seen = *lock(&self.wakes);
+            fence(Ordering::SeqCst);
+            let result = ready();
+            if result.is_none() && self.ready() == 0 {
+                still = if self.doze(seen) { 0 } else { still + 1 };
+            }
+            self.sleeping.fetch_sub(1, Ordering::SeqCst);
+            self.roused.store(false, Ordering::SeqCst);
+            if let Some(result) = result {
+                return result;
+            }
+            self.check_deadline();
+            still = if self.is_still() { still } else { 0 };
+            if still >= STUCK_AFTER {
+                self.fail(self.stuck());
+            }
+        }
+    }
+
+    /// Sleeps for a tick, or until a wake after `seen`. True if there was one.
+    fn doze(&self, seen: u32) -> bool {
+        let (guard, end) = (lock(&self.wakes), self.tick());
+        let asleep = self.woken.wait_timeout_while(guard, end, |wakes| *wakes == seen);
+        !asleep.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Waits a moment for what another thread is about to do. False if nothing came.
+    fn spin(&self, changed: u32) -> bool {
+        for _ in 0..64 {
+            if self.ready() > 0 || self.changes.load(Ordering::Relaxed) != changed {
+                return true;
+            }
+            (0..PAUSES / 4).for_each(|_| std::hint::spin_loop());
+        }
+        false
+    }
+
+    fn tick(&self) -> Duration {
+        self.deadline.map_or(TICK, |(deadline, _)| {
+            deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_micros(100), TICK)
+        })
+    }
+
+    pub(crate) fn check_deadline(self: &Arc<Core>) {
+        if let Some((deadline, limit)) = self.deadline
+            && !self.has_failed()
+            && Instant::now() >= deadline
+        {
+            self.fail(GraphError::TimeLimit(limit));
+        }
+    }
+
+    /// True if no thread is in a node or will be, as far as the graph itself goes.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.nodes.iter().all(|node| {
+            let state = node.word.state();
+            state.active == node.parked.load(Ordering::Acquire) && state.outstanding == 0
+        })
+    }
+
+    /// True if it cannot go on by itself, and nothing outside is expected: all inputs are closed, or a
+    /// thread waits to push; and no result waits to be taken.
+    fn is_still(&self) -> bool {
+        let expects_nothing =
+            self.inputs.load(Ordering::Acquire) == 0 || self.pushing.load(Ordering::Acquire) > 0;
+        let exits = self.nodes.iter().filter(|node| node.is_exit);
+        let full = |node: &Entry| node.cell.inboxes().iter().any(|[len, _, room]| *len > 0 && *room == 0);
+        expects_nothing
+            && !self.is_done()
+            && !self.has_failed()
+            && self.ready() == 0
+            && self.is_quiet()
+            && !exits.into_iter().any(full)
+    }
+
+    fn stuck(&self) -> GraphError {
+        let waits = self.nodes.iter().filter_map(|node| {
+            let wait = node.cell.waits(self)?;
+            Some(format!("`{}` {wait}", node.name))
+        });
+        let mut waits: Vec<String> = waits.collect();
+        if waits.is_empty() {
+            waits.push("no node is ready, and none waits".into());
+        }
+        GraphError::Stuck { waits }
+    }
+}
