@@ -1,7 +1,8 @@
 //! A node that runs: its replicas, its inboxes, and how a batch goes through it.
 
 use crate::error::{Error, GraphError};
-use crate::lane::{Lane, Waiter, lock};
+use crate::lane::{Filled, Lane, Waiter, lock};
+use crate::lock::Lock;
 use crate::node::{Cx, Node, Receive};
 use crate::pool::PoolUse;
 use crate::port::{Flush, Outputs, Way};
@@ -12,12 +13,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// The most data of a batch.
-const BATCH: usize = 64;
+const BATCH: usize = 256;
 /// The time that a batch should take at most, so that what it emits is not kept long.
 const BATCH_NS: u64 = 10_000;
 /// The default capacity of an inbox.
@@ -57,17 +57,10 @@ pub(crate) trait Inbox<N: Node>: Send + Sync {
     /// Takes up to `most` data into a buffer.
     fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> usize;
     /// Gives the data of a buffer to a node.
-    fn give(
-        &self,
-        data: &mut dyn Any,
-        node: &mut N,
-        out: &mut N::Out,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Error>;
+    fn give(&self, data: &mut dyn Any, node: &mut N, out: &mut N::Out, cx: &mut Cx<'_>) -> Result<(), Error>;
     fn clear(&self, core: &Arc<Core>);
     fn set_capacity(&self, capacity: usize);
-    /// As [`Cell::inboxes`].
-    fn counts(&self) -> [usize; 3];
+    fn filled(&self) -> Filled;
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -100,13 +93,7 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
     }
 
     #[inline]
-    fn give(
-        &self,
-        data: &mut dyn Any,
-        node: &mut N,
-        out: &mut N::Out,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Error> {
+    fn give(&self, data: &mut dyn Any, node: &mut N, out: &mut N::Out, cx: &mut Cx<'_>) -> Result<(), Error> {
         let data: &mut VecDeque<T> = data.downcast_mut().expect("a buffer that this inbox made");
         data.drain(..).try_for_each(|datum| A::accept(node, datum, out, cx))
     }
@@ -119,8 +106,8 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
         self.0.set_capacity(capacity);
     }
 
-    fn counts(&self) -> [usize; 3] {
-        [self.0.len(), self.0.longest(), self.0.room()]
+    fn filled(&self) -> Filled {
+        self.0.filled()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -170,13 +157,12 @@ pub(crate) struct Make<N: Node> {
 
 /// What a node has while its graph runs.
 struct Live<N: Node> {
-    replicas: Box<[Mutex<Option<Replica<N>>>]>,
+    replicas: Box<[Lock<Option<Replica<N>>>]>,
     inboxes: Box<[Arc<dyn Inbox<N>>]>,
     gates: Box<[(u32, Arc<dyn Gate>)]>,
     pools: Box<[PoolUse]>,
     strand: Option<Arc<Strand>>,
     order: Option<Mutex<Order<N::Out>>>,
-    received: AtomicU64,
 }
 
 struct Replica<N: Node> {
@@ -244,14 +230,15 @@ impl<N: Node> NodeCell<N> {
     ) {
         let live = self.live();
         for replica in &live.replicas {
-            let mut slot = lock(replica);
-            let Some(replica) = slot.as_mut().filter(|_| !core.has_failed()) else { return };
-            let Replica { node: user, out, number, grants, .. } = replica;
-            let (number, pools) = (*number, &live.pools);
-            let mut cx = Cx { core, node, replica: number, pools, grants, batch: 0, made: 0 };
-            if Self::guarded(core, node, number, || call(user, out, &mut cx)) {
-                out.flush(Flush(Way::Deliver(true)));
-            }
+            replica.with(|replica| {
+                let Some(replica) = replica.as_mut().filter(|_| !core.has_failed()) else { return };
+                let Replica { node: user, out, number, grants, .. } = replica;
+                let (number, pools) = (*number, &live.pools);
+                let mut cx = Cx { core, node, replica: number, pools, grants, batch: 0, made: 0 };
+                if Self::guarded(core, node, number, || call(user, out, &mut cx)) {
+                    out.flush(Flush(Way::Deliver(true)));
+                }
+            });
         }
     }
 }
@@ -276,16 +263,15 @@ impl<N: Node> Live<N> {
         Some(least)
     }
 
-    /// A replica that no other activation has. There are no more activations than replicas.
-    fn replica(&self) -> MutexGuard<'_, Option<Replica<N>>> {
+    /// Calls `body` with a replica that no other activation has. There are no more activations than replicas.
+    #[inline]
+    fn with_replica<R>(&self, mut body: impl FnMut(&mut Option<Replica<N>>) -> R) -> R {
         if let [only] = &*self.replicas {
-            return lock(only);
+            return only.with(body);
         }
         loop {
-            for replica in &self.replicas {
-                if let Ok(free) = replica.try_lock() {
-                    return free;
-                }
+            if let Some(result) = self.replicas.iter().find_map(|replica| replica.try_with(&mut body)) {
+                return result;
             }
             std::hint::spin_loop();
         }
@@ -308,7 +294,9 @@ impl<N: Node> Replica<N> {
                     taken += live.inboxes[i].take(most - taken, core, &mut *self.buffers[i]);
                 }
             }
-            if taken > 0 && let Some(order) = &mut order {
+            if taken > 0
+                && let Some(order) = &mut order
+            {
                 (sequence, order.taken) = (order.taken, order.taken + 1);
             }
         }
@@ -384,7 +372,7 @@ impl<N: Node> Cell for NodeCell<N> {
         let pools: Box<[PoolUse]> = std::mem::take(&mut config.pools).into();
         let order = Order { taken: 0, emitted: 0, held: BTreeMap::new() };
         let replicas = (0..config.replicas).map(|number| {
-            Mutex::new(Some(Replica {
+            Lock::new(Some(Replica {
                 node: replica(number),
                 out: out.replica(!config.ordered),
                 number,
@@ -401,7 +389,6 @@ impl<N: Node> Cell for NodeCell<N> {
             pools,
             strand: config.strand.take(),
             order: config.ordered.then(|| Mutex::new(order)),
-            received: AtomicU64::new(0),
         };
         let _ = self.live.set(live);
     }
@@ -420,17 +407,15 @@ impl<N: Node> Cell for NodeCell<N> {
         let Some(room) = live.passes(core, node) else {
             return live.strand.iter().for_each(|strand| strand.leave(core));
         };
-        let taken = {
-            let mut slot = live.replica();
+        let taken = live.with_replica(|replica| {
             // None: the graph has ended meanwhile.
-            let Some(replica) = slot.as_mut() else { return core.settle(node, 0, 0) };
+            let Some(replica) = replica else { return 0 };
             let taken = replica.run(live, core, node, room);
             for (used, &left) in live.pools.iter().zip(&replica.grants) {
                 used.pool.release(if taken > 0 { left } else { used.count });
             }
             taken as u32
-        };
-        live.received.fetch_add(u64::from(taken), Ordering::Relaxed);
+        });
         live.strand.iter().for_each(|strand| strand.leave(core));
         core.settle(node, taken, if live.replicas.len() > 1 { 0 } else { taken });
     }
@@ -453,7 +438,7 @@ impl<N: Node> Cell for NodeCell<N> {
         let held = live.order.as_ref().map(|order| std::mem::take(&mut lock(order).held));
         drop(held);
         for replica in &live.replicas {
-            let replica = lock(replica).take();
+            let replica = replica.with(Option::take);
             // The destructor of a node may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(replica)));
         }
@@ -461,30 +446,30 @@ impl<N: Node> Cell for NodeCell<N> {
 
     fn waits(&self, core: &Core) -> Option<String> {
         let live = self.live.get()?;
-        let pending: usize = live.inboxes.iter().map(|inbox| inbox.counts()[0]).sum();
+        let pending: usize = live.inboxes.iter().map(|inbox| inbox.filled().len).sum();
         if pending > 0 {
             if let Some((node, gate)) = live.gates.iter().find(|(_, gate)| gate.room() == 0) {
                 let name = &core.nodes[*node as usize].name;
                 let capacity = gate.capacity();
-                return Some(format!("has {pending} data and waits for room in the inbox of `{name}`, which holds {capacity}"));
+                return Some(format!(
+                    "has {pending} data and waits for room in the inbox of `{name}`, which holds {capacity}"
+                ));
             }
             if let Some(used) = live.pools.iter().find(|used| used.pool.free() < used.count) {
                 let (name, capacity) = (used.pool.name(), used.pool.capacity());
                 let (count, free) = (used.count, used.pool.free());
-                return Some(format!("has {pending} data and waits for {count} of pool `{name}`, which has {free} of {capacity} free"));
+                return Some(format!(
+                    "has {pending} data and waits for {count} of pool `{name}`, which has {free} of {capacity} free"
+                ));
             }
         }
         live.replicas.iter().find_map(|replica| {
-            replica.try_lock().ok().and_then(|slot| slot.as_ref().and_then(|replica| replica.node.holds()))
+            replica.try_with(|replica| replica.as_ref().and_then(|replica| replica.node.holds())).flatten()
         })
     }
 
-    fn inboxes(&self) -> Vec<[usize; 3]> {
-        self.live.get().iter().flat_map(|live| &live.inboxes).map(|inbox| inbox.counts()).collect()
-    }
-
-    fn received(&self) -> u64 {
-        self.live.get().map_or(0, |live| live.received.load(Ordering::Relaxed))
+    fn inboxes(&self) -> Vec<Filled> {
+        self.live.get().iter().flat_map(|live| &live.inboxes).map(|inbox| inbox.filled()).collect()
     }
 }
 

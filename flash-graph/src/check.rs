@@ -59,7 +59,9 @@ pub(crate) fn check(plan: &Plan) -> Result<Checked, GraphError> {
     }
 
     let mut digraph = DiGraph::<(), ()>::with_capacity(plan.nodes.len(), plan.edges.len());
-    plan.nodes.iter().for_each(|_| drop(digraph.add_node(())));
+    for _ in &plan.nodes {
+        digraph.add_node(());
+    }
     let between = |edge: &crate::graph::Edge| match edge.from {
         Origin::Output(from, _) => Some((from, edge.to)),
         Origin::Input(_) => None,
@@ -136,7 +138,9 @@ fn edges(plan: &Plan, faults: &mut Vec<String>) {
     };
     for (node, planned) in plan.nodes.iter().enumerate() {
         for (port, name) in planned.ports.iter().enumerate() {
-            look(Origin::Output(node as u32, port), &|| format!("output `{name}` of node `{}`", planned.name));
+            look(Origin::Output(node as u32, port), &|| {
+                format!("output `{name}` of node `{}`", planned.name)
+            });
         }
     }
     for (input, (name, _)) in plan.inputs.iter().enumerate() {
@@ -161,7 +165,9 @@ fn unreached(plan: &Plan, digraph: &DiGraph<(), ()>, faults: &mut Vec<String>) {
     for (node, _) in plan.nodes.iter().zip(reached).filter(|(_, reached)| !reached) {
         let name = &node.name;
         faults.push(match node.kind {
-            Kind::Exit => format!("output `{name}` of the graph gets nothing: no edge leads to it from an input or a source"),
+            Kind::Exit => format!(
+                "output `{name}` of the graph gets nothing: no edge leads to it from an input or a source"
+            ),
             _ => format!("node `{name}` gets nothing: no edge leads to it from an input or a source"),
         });
     }
@@ -176,14 +182,16 @@ fn cycle(
     faults: &mut Vec<String>,
 ) {
     let component = component_of[set[0].index()];
-    let names: Vec<String> =
-        set.iter().map(|node| format!("`{}`", plan.nodes[node.index()].name)).collect();
+    let names: Vec<String> = set.iter().map(|node| format!("`{}`", plan.nodes[node.index()].name)).collect();
     let leaves = plan.edges.iter().any(|edge| {
         matches!(edge.from, Origin::Output(from, _) if component_of[from as usize] == component)
             && component_of[edge.to as usize] != component
     });
     if !leaves && set.iter().all(|node| !plan.nodes[node.index()].ports.is_empty()) {
-        faults.push(format!("no edge leaves the cycle of {}: expected one, or a node without outputs", names.join(", ")));
+        faults.push(format!(
+            "no edge leaves the cycle of {}: expected one, or a node without outputs",
+            names.join(", ")
+        ));
     }
     // What remains without the unbounded inboxes must have no cycle.
     let mut bounded = DiGraph::<u32, ()>::new();

@@ -2,10 +2,10 @@
 
 use crate::cell::Config;
 use crate::graph::{Ends, PlannedCell, To};
-use crate::lane::{Lane, Waiter};
+use crate::lane::{Filled, Lane, Waiter};
 use crate::schedule::{Cell, Core};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An output of a graph: what comes to it, [`Run::results`](crate::Run::results) hands out.
 pub struct Output<T> {
@@ -31,13 +31,12 @@ impl<T: Send + 'static> To<T> for Output<T> {
 pub(crate) struct ExitCell<T> {
     lane: Arc<Lane<T>>,
     closed: AtomicBool,
-    taken: AtomicU64,
 }
 
 impl<T: Send + 'static> ExitCell<T> {
     pub(crate) fn new() -> ExitCell<T> {
         let lane = Arc::new(Lane::new(usize::MAX));
-        ExitCell { lane, closed: AtomicBool::new(false), taken: AtomicU64::new(0) }
+        ExitCell { lane, closed: AtomicBool::new(false) }
     }
 
     /// A result, if there is one.
@@ -46,9 +45,7 @@ impl<T: Send + 'static> ExitCell<T> {
         if self.lane.len() == 0 {
             return None;
         }
-        let taken = self.lane.take_one(|waiter: Waiter| core.unpark(waiter))?;
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        Some(taken)
+        self.lane.take_one(|waiter: Waiter| core.unpark(waiter))
     }
 
     /// A result, or that none comes any more; `None` if one may come.
@@ -91,12 +88,8 @@ impl<T: Send + 'static> Cell for ExitCell<T> {
         None
     }
 
-    fn inboxes(&self) -> Vec<[usize; 3]> {
-        vec![[self.lane.len(), self.lane.longest(), self.lane.room()]]
-    }
-
-    fn received(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    fn inboxes(&self) -> Vec<Filled> {
+        vec![self.lane.filled()]
     }
 }
 

@@ -143,10 +143,10 @@ impl<N: Node> NodeCell<N> {
 
 impl Graph {
     /// A graph without nodes.
-    pub fn new(name: impl Into<String>) -> Graph {
+    pub fn new(name: &str) -> Graph {
         Graph {
             plan: RefCell::new(Plan {
-                name: name.into(),
+                name: name.to_string(),
                 scopes: Vec::new(),
                 nodes: Vec::new(),
                 inputs: Vec::new(),
@@ -159,17 +159,13 @@ impl Graph {
     }
 
     /// A node. `replica` makes each of its replicas when the graph starts.
-    pub fn node<N: Node>(
-        &self,
-        name: impl Into<String>,
-        replica: impl FnMut(usize) -> N + Send + 'static,
-    ) -> NodeRef<N> {
-        self.add(name.into(), replica, Kind::Node)
+    pub fn node<N: Node>(&self, name: &str, replica: impl FnMut(usize) -> N + Send + 'static) -> NodeRef<N> {
+        self.add(name, replica, Kind::Node)
     }
 
     pub(crate) fn add<N: Node>(
         &self,
-        name: String,
+        name: &str,
         replica: impl FnMut(usize) -> N + Send + 'static,
         kind: Kind,
     ) -> NodeRef<N> {
@@ -184,7 +180,7 @@ impl Graph {
     pub(crate) fn planned<N: Node>(
         &self,
         plan: &mut Plan,
-        name: String,
+        name: &str,
         out: N::Out,
         replica: Box<dyn FnMut(usize) -> N + Send>,
         ports: Ports,
@@ -199,21 +195,21 @@ impl Graph {
     }
 
     /// An input: data come through it from outside, by [`Run::push`].
-    pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> Input<T> {
+    pub fn input<T: Send + 'static>(&self, name: &str) -> Input<T> {
         let mut plan = self.plan.borrow_mut();
         let input = Input::new(plan.inputs.len() as u32);
-        let name = plan.full(name.into());
+        let name = plan.full(name);
         plan.inputs.push((name, input.cell.clone()));
         input
     }
 
     /// An output: data leave through it, to [`Run::results`]. It holds what nothing takes, without bound
     /// unless it [has one](Output::inbox).
-    pub fn output<T: Send + 'static>(&self, name: impl Into<String>) -> Output<T> {
+    pub fn output<T: Send + 'static>(&self, name: &str) -> Output<T> {
         let mut plan = self.plan.borrow_mut();
         let index = plan.nodes.len() as u32;
         let cell = Arc::new(ExitCell::new());
-        let name = plan.full(name.into());
+        let name = plan.full(name);
         plan.nodes.push(Planned { name, cell: cell.clone(), ports: Vec::new(), kind: Kind::Exit });
         Output { cell, index }
     }
@@ -240,7 +236,12 @@ impl Graph {
         self.connect(from.begins().0, to.ends(), Some(F::Item::clone));
     }
 
-    pub(crate) fn connect<T: Send + 'static>(&self, from: &Arc<Port<T>>, to: Ends<T>, copy: Option<fn(&T) -> T>) {
+    pub(crate) fn connect<T: Send + 'static>(
+        &self,
+        from: &Arc<Port<T>>,
+        to: Ends<T>,
+        copy: Option<fn(&T) -> T>,
+    ) {
         let Ends { node, lane } = to;
         let edge =
             Edge { from: from.origin, to: node, copies: copy.is_some(), datum: std::any::type_name::<T>() };
@@ -255,8 +256,8 @@ impl Graph {
 
     /// Adds nodes, inputs and outputs whose names begin with `name` and a slash. A part of a graph is a
     /// function that takes a graph, adds nodes, and returns where edges begin and end.
-    pub fn scope<R>(&self, name: impl Into<String>, build: impl FnOnce(&Graph) -> R) -> R {
-        self.plan.borrow_mut().scopes.push(name.into());
+    pub fn scope<R>(&self, name: &str, build: impl FnOnce(&Graph) -> R) -> R {
+        self.plan.borrow_mut().scopes.push(name.to_string());
         let built = build(self);
         self.plan.borrow_mut().scopes.pop();
         built
@@ -288,9 +289,9 @@ impl Graph {
 }
 
 impl Plan {
-    fn full(&self, name: String) -> String {
+    fn full(&self, name: &str) -> String {
         match self.scopes.is_empty() {
-            true => name,
+            true => name.to_string(),
             false => format!("{}/{name}", self.scopes.join("/")),
         }
     }

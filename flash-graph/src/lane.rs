@@ -3,6 +3,7 @@
 //!
 //! A queue is emptied in batches, so its lock is taken per batch. Only `len` is read without it.
 
+use crate::lock::Lock;
 use std::cmp::Ordering as Compared;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +25,7 @@ pub(crate) enum Waiter {
 pub(crate) type Urgency<T> = Box<dyn Fn(&T) -> i64 + Send + Sync>;
 
 pub(crate) struct Lane<T> {
-    state: Mutex<Inside<T>>,
+    state: Lock<Inside<T>>,
     /// The number of data in the queue.
     len: AtomicUsize,
     /// At most this many data before whoever fills it waits.
@@ -42,6 +43,18 @@ struct Inside<T> {
     /// What is put in is dropped.
     refuses: bool,
     longest: usize,
+    /// The number of data ever taken out.
+    taken: u64,
+}
+
+/// How full an inbox is.
+pub(crate) struct Filled {
+    pub(crate) len: usize,
+    /// The most that it has held.
+    pub(crate) longest: usize,
+    pub(crate) room: usize,
+    /// The number of data ever taken out.
+    pub(crate) taken: u64,
 }
 
 struct Ranked<T>(i64, std::cmp::Reverse<u64>, T);
@@ -72,8 +85,9 @@ impl<T> Lane<T> {
             waiters: Vec::new(),
             refuses: false,
             longest: 0,
+            taken: 0,
         };
-        let (state, len) = (Mutex::new(inside), AtomicUsize::new(0));
+        let (state, len) = (Lock::new(inside), AtomicUsize::new(0));
         Lane { state, len, capacity: AtomicUsize::new(capacity), urgency: OnceLock::new() }
     }
 
@@ -95,11 +109,12 @@ impl<T> Lane<T> {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// The greatest number of data that it has held.
-    pub(crate) fn longest(&self) -> usize {
-        lock(&self.state).longest
+    pub(crate) fn filled(&self) -> Filled {
+        let (longest, taken) = self.state.with(|inside| (inside.longest, inside.taken));
+        Filled { len: self.len(), longest, room: self.room(), taken }
     }
 
+    #[inline]
     fn changed(&self, inside: &mut Inside<T>) {
         let len = inside.queue.len() + inside.heap.len();
         inside.longest = inside.longest.max(len);
@@ -109,78 +124,85 @@ impl<T> Lane<T> {
     /// Puts all data of a buffer in, and leaves it empty.
     #[inline]
     pub(crate) fn put_all(&self, data: &mut VecDeque<T>) {
-        let mut inside = lock(&self.state);
-        if inside.refuses {
-            drop(inside);
-            data.clear();
-            return;
-        }
-        match self.urgency.get() {
-            None if inside.queue.is_empty() => std::mem::swap(&mut inside.queue, data),
-            None => inside.queue.append(data),
-            Some(urgency) => data.drain(..).for_each(|datum| inside.rank(urgency, datum)),
-        }
-        self.changed(&mut inside);
+        self.state.with(|inside| {
+            if inside.refuses {
+                return;
+            }
+            match self.urgency.get() {
+                None if inside.queue.is_empty() => std::mem::swap(&mut inside.queue, data),
+                None => inside.queue.append(data),
+                Some(urgency) => data.drain(..).for_each(|datum| inside.rank(urgency, datum)),
+            }
+            self.changed(inside);
+        });
+        // What was refused is dropped without the lock.
+        data.clear();
     }
 
     /// Puts one datum in.
     #[inline]
     pub(crate) fn put(&self, datum: T) {
-        let mut inside = lock(&self.state);
-        if inside.refuses {
-            return;
-        }
-        match self.urgency.get() {
-            None => inside.queue.push_back(datum),
-            Some(urgency) => inside.rank(urgency, datum),
-        }
-        self.changed(&mut inside);
+        let refused = self.state.with(|inside| {
+            if inside.refuses {
+                return Some(datum);
+            }
+            match self.urgency.get() {
+                None => inside.queue.push_back(datum),
+                Some(urgency) => inside.rank(urgency, datum),
+            }
+            self.changed(inside);
+            None
+        });
+        drop(refused);
     }
 
     /// Takes up to `most` data into an empty buffer. What waits for room is handed to `wake`, without the
     /// lock.
     #[inline]
     pub(crate) fn take(&self, most: usize, into: &mut VecDeque<T>, wake: impl FnMut(Waiter)) -> usize {
-        let mut inside = lock(&self.state);
-        if self.urgency.get().is_some() {
-            while into.len() < most
-                && let Some(Ranked(_, _, datum)) = inside.heap.pop()
-            {
-                into.push_back(datum);
+        let (taken, waiters) = self.state.with(|inside| {
+            if self.urgency.get().is_some() {
+                while into.len() < most
+                    && let Some(Ranked(_, _, datum)) = inside.heap.pop()
+                {
+                    into.push_back(datum);
+                }
+            } else if inside.queue.len() <= most && into.is_empty() {
+                std::mem::swap(&mut inside.queue, into);
+            } else {
+                let count = most.min(inside.queue.len());
+                into.extend(inside.queue.drain(..count));
             }
-        } else if inside.queue.len() <= most && into.is_empty() {
-            std::mem::swap(&mut inside.queue, into);
-        } else {
-            let count = most.min(inside.queue.len());
-            into.extend(inside.queue.drain(..count));
-        }
-        let taken = into.len();
-        if taken == 0 {
-            return 0;
-        }
-        self.changed(&mut inside);
-        self.wake_if_room(inside, wake);
+            inside.taken += into.len() as u64;
+            self.changed(inside);
+            (into.len(), self.with_room(inside))
+        });
+        waiters.into_iter().for_each(wake);
         taken
     }
 
     /// Takes one datum, as [`take`](Self::take).
+    #[inline]
     pub(crate) fn take_one(&self, wake: impl FnMut(Waiter)) -> Option<T> {
-        let mut inside = lock(&self.state);
-        let datum = match inside.queue.pop_front() {
-            None => inside.heap.pop().map(|ranked| ranked.2),
-            datum => datum,
-        }?;
-        self.changed(&mut inside);
-        self.wake_if_room(inside, wake);
-        Some(datum)
+        let (datum, waiters) = self.state.with(|inside| {
+            let datum = match inside.queue.pop_front() {
+                None => inside.heap.pop().map(|ranked| ranked.2),
+                datum => datum,
+            };
+            inside.taken += u64::from(datum.is_some());
+            self.changed(inside);
+            (datum, self.with_room(inside))
+        });
+        waiters.into_iter().for_each(wake);
+        datum
     }
 
+    /// What waited for room that there is now.
     #[inline]
-    fn wake_if_room(&self, mut inside: MutexGuard<'_, Inside<T>>, wake: impl FnMut(Waiter)) {
-        if !inside.waiters.is_empty() && self.len() < self.capacity() {
-            let waiters = std::mem::take(&mut inside.waiters);
-            drop(inside);
-            waiters.into_iter().for_each(wake);
+    fn with_room(&self, inside: &mut Inside<T>) -> Vec<Waiter> {
+        match !inside.waiters.is_empty() && self.room() > 0 {
+            true => std::mem::take(&mut inside.waiters),
+            false => Vec::new(),
         }
     }
 
@@ -193,22 +215,28 @@ impl<T> Lane<T> {
     /// Enters what waits for room. False if there is some. `entered` is called with the lock, so before the
     /// waiter can be woken.
     pub(crate) fn wait_for_room(&self, waiter: Waiter, entered: impl FnOnce()) -> bool {
-        let mut inside = lock(&self.state);
-        if self.room() > 0 || inside.refuses {
-            return false;
-        }
-        entered();
-        inside.waiters.push(waiter);
-        true
+        self.state.with(|inside| {
+            let waits = self.room() == 0 && !inside.refuses;
+            if waits {
+                entered();
+                // A thread outside asks again and again.
+                if waiter != Waiter::Outside || !inside.waiters.contains(&waiter) {
+                    inside.waiters.push(waiter);
+                }
+            }
+            waits
+        })
     }
 
     /// Drops all data; with `refuses` also all that come. What waits for room is woken.
     pub(crate) fn clear(&self, refuses: bool, wake: impl FnMut(Waiter)) {
-        let mut inside = lock(&self.state);
-        inside.refuses |= refuses;
-        let dropped = (std::mem::take(&mut inside.queue), std::mem::take(&mut inside.heap));
-        self.changed(&mut inside);
-        self.wake_if_room(inside, wake);
+        let (dropped, waiters) = self.state.with(|inside| {
+            inside.refuses |= refuses;
+            let dropped = (std::mem::take(&mut inside.queue), std::mem::take(&mut inside.heap));
+            self.changed(inside);
+            (dropped, self.with_room(inside))
+        });
+        waiters.into_iter().for_each(wake);
         // Their destructors may call anything.
         drop(dropped);
     }

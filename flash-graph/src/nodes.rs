@@ -3,11 +3,11 @@
 use crate::cell::{Accept, Inbox};
 use crate::error::Error;
 use crate::graph::{Ends, From, Graph, Kind, NodeRef};
+use crate::lane::{Filled, lock};
 use crate::node::{Cx, Node, Receive};
 use crate::port::{Out, Outputs};
 use crate::schedule::Core;
 use crate::strand::Shared;
-use crate::lane::lock;
 use std::any::Any;
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -63,9 +63,9 @@ impl Graph {
     /// ```
     pub fn map<T: Send + 'static, U: Send + 'static, F>(
         &self,
-        name: impl Into<String>,
+        name: &str,
         mut map: F,
-    ) -> NodeRef<impl ClosureOf<T, Out<U>>>
+    ) -> NodeRef<impl ClosureOf<T, Out<U>> + use<T, U, F>>
     where
         F: FnMut(T) -> U + Clone + Send + 'static,
     {
@@ -78,9 +78,9 @@ impl Graph {
     /// As [`map`](Self::map), of a closure that may fail, which ends the graph.
     pub fn try_map<T: Send + 'static, U: Send + 'static, F>(
         &self,
-        name: impl Into<String>,
+        name: &str,
         mut map: F,
-    ) -> NodeRef<impl ClosureOf<T, Out<U>>>
+    ) -> NodeRef<impl ClosureOf<T, Out<U>> + use<T, U, F>>
     where
         F: FnMut(T) -> Result<U, Error> + Clone + Send + 'static,
     {
@@ -94,9 +94,9 @@ impl Graph {
     /// tuple, or a struct of [`outputs!`](crate::outputs). Each replica has a clone of it.
     pub fn each<T: Send + 'static, O: Outputs, F>(
         &self,
-        name: impl Into<String>,
+        name: &str,
         call: F,
-    ) -> NodeRef<impl ClosureOf<T, O>>
+    ) -> NodeRef<impl ClosureOf<T, O> + use<T, O, F>>
     where
         F: FnMut(T, &mut O, &mut Cx<'_>) -> Result<(), Error> + Clone + Send + 'static,
     {
@@ -108,9 +108,9 @@ impl Graph {
     pub fn map_shared<S: Send + 'static, T: Send + 'static, U: Send + 'static, F>(
         &self,
         shared: &Shared<S>,
-        name: impl Into<String>,
+        name: &str,
         mut map: F,
-    ) -> NodeRef<impl ClosureOf<T, Out<U>>>
+    ) -> NodeRef<impl ClosureOf<T, Out<U>> + use<S, T, U, F>>
     where
         F: FnMut(&mut S, T) -> U + Clone + Send + 'static,
     {
@@ -119,28 +119,30 @@ impl Graph {
     }
 
     /// A node that emits the items of an iterator, as fast as there is room for them.
-    pub fn source<I>(&self, name: impl Into<String>, items: I) -> NodeRef<Source<I::IntoIter>>
+    pub fn source<I>(&self, name: &str, items: I) -> NodeRef<Source<I::IntoIter>>
     where
         I: IntoIterator,
         I::IntoIter: Send + 'static,
         I::Item: Send + 'static,
     {
         let mut items = Some(items.into_iter());
-        let source = self.add(name.into(), move |_| Source { items: items.take() }, Kind::Source);
+        let source = self.add(name, move |_| Source { items: items.take() }, Kind::Source);
         lock(&source.cell.inboxes).push(Arc::new(Ticket(AtomicBool::new(true))));
         source
     }
 
     /// A node that pairs data with equal keys, each with one other, and emits the pair. What is without a
     /// partner at the end is an error.
-    pub fn join<A: From, B: From, K>(
+    pub fn join<A: From, B: From, K, FA, FB>(
         &self,
-        name: impl Into<String>,
+        name: &str,
         (a, b): (&A, &B),
-        key_a: impl Fn(&A::Item) -> K + Clone + Send + 'static,
-        key_b: impl Fn(&B::Item) -> K + Clone + Send + 'static,
-    ) -> NodeRef<impl Node<Out = Out<(A::Item, B::Item)>>>
+        key_a: FA,
+        key_b: FB,
+    ) -> NodeRef<impl Node<Out = Out<(A::Item, B::Item)>> + use<A, B, K, FA, FB>>
     where
+        FA: Fn(&A::Item) -> K + Clone + Send + 'static,
+        FB: Fn(&B::Item) -> K + Clone + Send + 'static,
         K: Hash + Eq + Debug + Send + 'static,
     {
         let join = self.node(name, move |_| Join {
@@ -155,13 +157,14 @@ impl Graph {
 
     /// A node that collects data with equal keys, and emits the key and the data when there are `count` of
     /// them. Incomplete collections at the end are an error.
-    pub fn gather<T: Send + 'static, K>(
+    pub fn gather<T: Send + 'static, K, F>(
         &self,
-        name: impl Into<String>,
+        name: &str,
         count: usize,
-        key: impl Fn(&T) -> K + Clone + Send + 'static,
-    ) -> NodeRef<impl ClosureOf<T, Out<(K, Vec<T>)>>>
+        key: F,
+    ) -> NodeRef<impl ClosureOf<T, Out<(K, Vec<T>)>> + use<T, K, F>>
     where
+        F: Fn(&T) -> K + Clone + Send + 'static,
         K: Hash + Eq + Debug + Send + 'static,
     {
         self.node(name, move |_| Gather { count, key: key.clone(), waiting: HashMap::new() })
@@ -217,8 +220,8 @@ impl<I: Iterator<Item: Send + 'static> + Send + 'static> Inbox<Source<I>> for Ti
 
     fn set_capacity(&self, _: usize) {}
 
-    fn counts(&self) -> [usize; 3] {
-        [usize::from(self.0.load(Ordering::Acquire)), 0, usize::MAX]
+    fn filled(&self) -> Filled {
+        Filled { len: usize::from(self.0.load(Ordering::Acquire)), longest: 1, room: 0, taken: 0 }
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -52,13 +52,9 @@ impl<T> Clone for Pool<T> {
 
 impl<T: Send + 'static> Pool<T> {
     /// A pool. `make` is called once for each of the things, when it is first needed.
-    pub fn new(
-        name: impl Into<String>,
-        capacity: usize,
-        make: impl Fn() -> T + Send + Sync + 'static,
-    ) -> Pool<T> {
+    pub fn new(name: &str, capacity: usize, make: impl Fn() -> T + Send + Sync + 'static) -> Pool<T> {
         let state = Mutex::new(State { items: Vec::new(), out: 0, waiters: VecDeque::new() });
-        Pool { inner: Arc::new(Inner { name: name.into(), capacity, make: Box::new(make), state }) }
+        Pool { inner: Arc::new(Inner { name: name.to_string(), capacity, make: Box::new(make), state }) }
     }
 
     /// The most things that it has.

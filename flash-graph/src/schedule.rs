@@ -1,26 +1,22 @@
 //! A graph that runs: its nodes, what is ready, and the threads that run it.
 //!
 //! Ready activations stand in a queue per priority. Threads that wait for something of the graph take from
-//! it, and workers of the process that were called. What is called when:
-//!
-//! - A thread that publishes an activation calls for another thread only if none looks for work already
-//!   (`looking`, `sent`), and only if there is more than it will take itself.
-//! - A thread that waits and sleeps comes before a worker: it is woken first.
-//! - A thread that goes to sleep, or a worker that leaves, makes that known, and then looks at the queue for
-//!   the last time. The publisher publishes, and then looks who is awake. Between the two stands a SeqCst
-//!   fence on either side. So no activation is left lying.
+//! it, and workers of the process that were called. A thread that publishes an activation calls another only
+//! if none looks for work already, and if there is more than it will take itself. A thread that waits and
+//! sleeps comes before a worker. `signal.rs` sees to it that no activation is left lying.
 
 use crate::component::Component;
 use crate::dedicated::Dedicated;
 use crate::error::GraphError;
-use crate::lane::{Waiter, lock};
+use crate::lane::{Filled, Waiter, lock};
 use crate::port::Target;
+use crate::signal::{Call, Signal};
 use crate::word::{After, Word};
 use crate::workers;
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -72,10 +68,8 @@ pub(crate) trait Cell: Send + Sync {
     fn clear(&self, core: &Arc<Core>);
     /// What keeps it from running, or what it still holds.
     fn waits(&self, core: &Core) -> Option<String>;
-    /// Its inboxes: how many data they hold, held at most, and have room for.
-    fn inboxes(&self) -> Vec<[usize; 3]>;
-    /// Data received and calls made so far.
-    fn received(&self) -> u64;
+    /// Its inboxes.
+    fn inboxes(&self) -> Vec<Filled>;
 }
 
 pub(crate) struct Core {
@@ -92,16 +86,10 @@ pub(crate) struct Core {
     failure: Mutex<Option<GraphError>>,
     cancels: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     deadline: Option<(Instant, Duration)>,
-    /// Workers that are here, and those of them and of waiting threads that look for work.
-    attending: AtomicUsize,
-    looking: CachePadded<AtomicUsize>,
-    /// A worker was called, and has not come.
-    sent: AtomicBool,
+    /// Which threads are here.
+    signal: CachePadded<Signal>,
     /// Changes with everything that a waiting thread may wait for.
     changes: AtomicU32,
-    /// Threads that sleep, and whether one of them was woken and has not come.
-    sleeping: AtomicUsize,
-    roused: AtomicBool,
     /// Changes whenever threads that sleep are woken.
     wakes: Mutex<u32>,
     woken: Condvar,
@@ -137,12 +125,8 @@ impl Core {
             failure: Mutex::new(None),
             cancels: Mutex::new(parts.cancels),
             deadline: parts.limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit))),
-            attending: AtomicUsize::new(0),
-            looking: CachePadded::new(AtomicUsize::new(0)),
-            sent: AtomicBool::new(false),
+            signal: CachePadded::default(),
             changes: AtomicU32::new(0),
-            sleeping: AtomicUsize::new(0),
-            roused: AtomicBool::new(false),
             wakes: Mutex::new(0),
             woken: Condvar::new(),
             pushing: AtomicUsize::new(0),
@@ -151,9 +135,8 @@ impl Core {
 
     /// Nodes have started: threads may come.
     pub(crate) fn open_to_threads(self: &Arc<Core>) {
-        self.started.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        self.attract(false);
+        self.started.store(true, Ordering::Release);
+        self.call(false);
     }
 
     #[inline]
@@ -338,8 +321,10 @@ impl Core {
         }
         let pushed = self.ready[node.level as usize].push(activation);
         debug_assert!(pushed.is_ok(), "no more activations than there is room for");
-        fence(Ordering::SeqCst);
-        self.attract(last);
+        let seen = self.signal.news();
+        if !seen.is_looked_after() && !(last && self.ready() <= 1) {
+            self.call(last);
+        }
     }
 
     fn ready(&self) -> usize {
@@ -347,29 +332,16 @@ impl Core {
     }
 
     /// Calls a thread if one is needed. With `last` this thread takes one activation itself.
-    #[inline]
-    fn attract(self: &Arc<Core>, last: bool) {
-        if self.looking.load(Ordering::Relaxed) > 0 || (last && self.ready() <= 1) {
-            return;
-        }
-        self.call(last);
-    }
-
     #[inline(never)]
     fn call(self: &Arc<Core>, last: bool) {
         if !self.started.load(Ordering::Relaxed) || self.ready() <= usize::from(last) {
             return;
         }
-        if self.sleeping.load(Ordering::Relaxed) > 0 && !self.roused.swap(true, Ordering::AcqRel) {
-            return self.notify();
+        match self.signal.call(workers::most()) {
+            Call::None => {}
+            Call::Sleeper => self.wake(),
+            Call::Worker => workers::call(self.clone()),
         }
-        if self.sent.load(Ordering::Relaxed)
-            || self.attending.load(Ordering::Relaxed) >= workers::most()
-            || self.sent.swap(true, Ordering::SeqCst)
-        {
-            return;
-        }
-        workers::call(self.clone());
     }
 
     #[inline]
@@ -393,62 +365,62 @@ impl Core {
 
     /// Serves the graph, on a worker that was called. True if it is to be called again at once.
     pub(crate) fn serve(self: &Arc<Core>) -> bool {
-        self.attending.fetch_add(1, Ordering::SeqCst);
-        self.sent.store(false, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.signal.arrive();
         let mut left = SERVED;
-        let more = loop {
+        loop {
             while left > 0
                 && let Some(activation) = self.pop()
             {
                 // This thread no longer looks, so another may be needed.
-                self.attract(false);
+                if self.ready() > 0 && !self.signal.seen().is_looked_after() {
+                    self.call(false);
+                }
                 self.run(activation);
                 left -= 1;
             }
-            if left == 0 {
-                break true;
+            if left == 0 || !self.look() {
+                break;
             }
-            if !self.look() {
-                break false;
+        }
+        self.signal.leave();
+        if self.ready() == 0 {
+            return false;
+        }
+        match self.signal.call(workers::most()) {
+            Call::None => false,
+            Call::Sleeper => {
+                self.wake();
+                false
             }
-        };
-        self.attending.fetch_sub(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        more && !self.sent.swap(true, Ordering::SeqCst)
+            Call::Worker => true,
+        }
     }
 
     /// Looks for work for a while. False if there is none.
     fn look(&self) -> bool {
-        self.looking.fetch_add(1, Ordering::SeqCst);
+        self.signal.look();
         let mut kept = 0;
-        let mut found = false;
         for _ in 0..LOOKS {
             match self.ready() {
                 0 => kept = 0,
                 1 if kept < KEPT => kept += 1,
-                _ => {
-                    found = true;
-                    break;
-                }
+                _ => break,
             }
             if self.is_done() || self.has_failed() {
                 break;
             }
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
-        self.looking.fetch_sub(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        found || self.ready() > 0
+        self.signal.look_away();
+        self.ready() > 0
     }
 
-    /// Wakes threads that sleep.
+    /// Something that a thread may wait for has changed: those that sleep are woken.
     #[inline]
     pub(crate) fn notify(&self) {
         // A hint for a thread that spins: two changes at once may look like one.
         self.changes.store(self.changes.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) > 0 {
+        if self.signal.news().sleeps() {
             self.wake();
         }
     }
@@ -464,33 +436,46 @@ impl Core {
 
     /// Runs the graph until `ready` returns something, which it is asked between activations and when a
     /// thread is notified. The graph may fail meanwhile: `ready` looks for that.
+    #[inline]
     pub(crate) fn help<R>(self: &Arc<Core>, mut ready: impl FnMut() -> Option<R>) -> R {
+        if let Some(result) = ready() {
+            return result;
+        }
+        let result = self.help_until(ready);
+        // What this thread would have taken next is another's now.
+        if self.ready() > 0 && !self.signal.seen().is_looked_after() {
+            self.call(false);
+        }
+        result
+    }
+
+    fn help_until<R>(self: &Arc<Core>, mut ready: impl FnMut() -> Option<R>) -> R {
         let (mut turns, mut still) = (0u32, 0);
         loop {
+            while let Some(activation) = self.pop() {
+                self.run(activation);
+                if let Some(result) = ready() {
+                    return result;
+                }
+                (turns, still) = (turns.wrapping_add(1), 0);
+                if turns.is_multiple_of(64) {
+                    self.check_deadline();
+                }
+            }
             let changed = self.changes.load(Ordering::Acquire);
             if let Some(result) = ready() {
                 return result;
             }
-            if let Some(activation) = self.pop() {
-                self.run(activation);
-                (turns, still) = (turns + 1, 0);
-                if turns.is_multiple_of(64) {
-                    self.check_deadline();
-                }
+            if self.signal.seen().is_attended() && self.spin(changed) {
                 continue;
             }
-            if self.attending.load(Ordering::Relaxed) > 0 && self.spin(changed) {
-                continue;
-            }
-            self.sleeping.fetch_add(1, Ordering::SeqCst);
+            self.signal.sleep();
             let seen = *lock(&self.wakes);
-            fence(Ordering::SeqCst);
             let result = ready();
             if result.is_none() && self.ready() == 0 {
                 still = if self.doze(seen) { 0 } else { still + 1 };
             }
-            self.sleeping.fetch_sub(1, Ordering::SeqCst);
-            self.roused.store(false, Ordering::SeqCst);
+            self.signal.awake();
             if let Some(result) = result {
                 return result;
             }
@@ -549,7 +534,7 @@ impl Core {
         let expects_nothing =
             self.inputs.load(Ordering::Acquire) == 0 || self.pushing.load(Ordering::Acquire) > 0;
         let exits = self.nodes.iter().filter(|node| node.is_exit);
-        let full = |node: &Entry| node.cell.inboxes().iter().any(|[len, _, room]| *len > 0 && *room == 0);
+        let full = |node: &Entry| node.cell.inboxes().iter().any(|inbox| inbox.len > 0 && inbox.room == 0);
         expects_nothing
             && !self.is_done()
             && !self.has_failed()

@@ -19,14 +19,14 @@ use super::sync::{AtomicU64, Ordering};
 const ACTIVE: u32 = 32;
 const ACTIVE_BITS: u64 = 12;
 const OUTSTANDING: u32 = 44;
-const OUTSTANDING_BITS: u64 = 16;
+const OUTSTANDING_BITS: u64 = 18;
 const CLOSED: u64 = 1 << 62;
 const ENDED: u64 = 1 << 63;
 
 /// The most activations of a node.
 pub(crate) const MOST_REPLICAS: usize = (1 << ACTIVE_BITS) - 2;
 /// The most that a node has begun and not emitted.
-pub(crate) const MOST_OUTSTANDING: usize = (1 << OUTSTANDING_BITS) - 1;
+const MOST_OUTSTANDING: u32 = (1 << OUTSTANDING_BITS) - 1;
 
 /// The state of a node, in one word.
 #[derive(Default)]
@@ -146,7 +146,13 @@ impl Word {
 
     /// An activation that runs will emit something after it has settled.
     pub(crate) fn begin(&self) {
-        self.change(|state| state.outstanding += 1);
+        self.change(|state| {
+            assert!(
+                state.outstanding < MOST_OUTSTANDING,
+                "a node has begun {MOST_OUTSTANDING} things that it emits later: expected fewer"
+            );
+            state.outstanding += 1;
+        });
     }
 
     /// Something that was begun is emitted.

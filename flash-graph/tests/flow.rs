@@ -1,5 +1,6 @@
 //! What flows: order, types, replicas, cycles, joins, gathers, sources, and the end.
 
+use flash as _; // Its workers.
 use flash_graph::{Cx, Error, Graph, GraphError, Node, Out, PushError, Receive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -294,7 +295,8 @@ fn what_has_no_partner_at_the_end_is_an_error() -> Done {
     let run = g.start()?;
     run.push_all(&a, [1, 2])?;
     run.push(&b, 2)?;
-    let text = "at the end it holds 1 data of its first and 0 of its second edge without a partner, one with key 1";
+    let text =
+        "at the end it holds 1 data of its first and 0 of its second edge without a partner, one with key 1";
     let failed = GraphError::Failed { node: "pair".into(), replica: 0, text: text.into() };
     assert_eq!(run.wait(), Err(failed));
     Ok(())
@@ -306,9 +308,12 @@ fn a_source_makes_no_more_than_there_is_room_for() -> Done {
     let g = Graph::new("source");
     let c = g.output::<usize>("c").inbox(8);
     let count = made.clone();
-    let numbers = g.source("numbers", (0..1000).inspect(move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-    }));
+    let numbers = g.source(
+        "numbers",
+        (0..1000).inspect(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        }),
+    );
     let same = g.map("same", |x: usize| x).inbox(8);
     g.edge(&numbers.out, &same);
     g.edge(&same.out, &c);

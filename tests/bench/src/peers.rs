@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libloading::Library;
 
 use crate::diffusion::Diffusion;
+use crate::graph::FlowGraph;
 use crate::nbody::NBody;
 use crate::overhead::Shares;
 use crate::portability::c::{self, Kernels};
@@ -41,6 +42,8 @@ pub struct Peers {
     pub openmp: Option<OpenMp>,
     /// Launches of oneTBB.
     pub tbb: Option<Tbb>,
+    /// Flow graphs of oneTBB.
+    pub graph: Option<FlowGraph>,
     /// Streaming loops in C, over gcc's OpenMP.
     pub stream: Option<Stream>,
     /// Gravity in C, over gcc's OpenMP.
@@ -72,6 +75,7 @@ impl Peers {
         Ok(Self {
             openmp: or_without("gcc's OpenMP", OpenMp::load(&cache))?,
             tbb: or_without("oneTBB", Tbb::load(&cache))?,
+            graph: or_without("oneTBB's flow graph", FlowGraph::load(&cache))?,
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
             diffusion: or_without("diffusion in C", Diffusion::load(&cache))?,
