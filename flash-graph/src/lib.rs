@@ -29,6 +29,7 @@ mod dedicated;
 mod error;
 mod exit;
 mod graph;
+mod guard;
 mod input;
 mod lane;
 mod lock;

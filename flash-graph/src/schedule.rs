@@ -8,9 +8,10 @@
 use crate::component::Component;
 use crate::dedicated::Dedicated;
 use crate::error::GraphError;
+use crate::guard;
 use crate::lane::{Filled, Waiter, lock};
 use crate::port::Target;
-use crate::signal::{Call, Signal};
+use crate::signal::{Call, Seen, Signal};
 use crate::word::{After, Word};
 use crate::workers;
 use crossbeam_queue::ArrayQueue;
@@ -25,10 +26,10 @@ const FINISH: u32 = 1 << 31;
 /// A worker that is here serves this many activations, and then looks for other work of the process.
 const SERVED: usize = 256;
 /// Looks of a thread that finds nothing, and pauses between them: some 200 us.
-const LOOKS: usize = 200;
-const PAUSES: usize = 32;
+const LOOKS: usize = 80;
+const PAUSES: usize = 128;
 /// Looks at one single activation before a worker takes it: its publisher is usually about to.
-const KEPT: usize = 3;
+const KEPT: usize = 4;
 /// How often a sleeping thread looks whether the graph is stuck.
 const TICK: Duration = Duration::from_millis(100);
 /// Ticks without anything that runs, after which a graph is stuck.
@@ -90,6 +91,11 @@ pub(crate) struct Core {
     signal: CachePadded<Signal>,
     /// Changes with everything that a waiting thread may wait for.
     changes: AtomicU32,
+    /// Changes with every activation that runs.
+    ran: AtomicU32,
+    /// The last worker was called in vain (`guard.rs`), and whether the graph is watched therefore.
+    in_vain: AtomicBool,
+    watched: AtomicBool,
     /// Changes whenever threads that sleep are woken.
     wakes: Mutex<u32>,
     woken: Condvar,
@@ -127,6 +133,9 @@ impl Core {
             deadline: parts.limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit))),
             signal: CachePadded::default(),
             changes: AtomicU32::new(0),
+            ran: AtomicU32::new(0),
+            in_vain: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
             wakes: Mutex::new(0),
             woken: Condvar::new(),
             pushing: AtomicUsize::new(0),
@@ -322,9 +331,42 @@ impl Core {
         let pushed = self.ready[node.level as usize].push(activation);
         debug_assert!(pushed.is_ok(), "no more activations than there is room for");
         let seen = self.signal.news();
-        if !seen.is_looked_after() && !(last && self.ready() <= 1) {
+        if !seen.is_looked_after() && !(last && self.ready() <= 1) && !self.is_watched(seen) {
             self.call(last);
         }
+    }
+
+    /// True if a single activation is left to the threads that are here, and looked after.
+    #[inline]
+    fn is_watched(&self, seen: Seen) -> bool {
+        !seen.sleeps()
+            && self.watched.load(Ordering::Relaxed)
+            && self.in_vain.load(Ordering::Relaxed)
+            && self.ready() <= 1
+    }
+
+    /// The number of activations that have run, nearly.
+    pub(crate) fn ran(&self) -> u32 {
+        self.ran.load(Ordering::Relaxed)
+    }
+
+    /// A tick of the thread that watches. None if it need not any more, else what has run.
+    pub(crate) fn keeps_watch(self: &Arc<Core>, before: u32) -> Option<u32> {
+        let ran = self.ran();
+        if self.is_done() || self.has_failed() {
+            return None;
+        }
+        if ran != before {
+            return Some(ran);
+        }
+        self.watched.store(false, Ordering::Relaxed);
+        // A publisher from now on sees that; the queue has what others have published.
+        self.signal.news();
+        if self.ready() > 0 {
+            self.in_vain.store(false, Ordering::Relaxed);
+            self.call(false);
+        }
+        None
     }
 
     fn ready(&self) -> usize {
@@ -335,6 +377,13 @@ impl Core {
     #[inline(never)]
     fn call(self: &Arc<Core>, last: bool) {
         if !self.started.load(Ordering::Relaxed) || self.ready() <= usize::from(last) {
+            return;
+        }
+        if self.in_vain.load(Ordering::Relaxed)
+            && self.ready() == 1
+            && !self.signal.seen().sleeps()
+            && (self.watched.swap(true, Ordering::AcqRel) || guard::watch(self))
+        {
             return;
         }
         match self.signal.call(workers::most()) {
@@ -353,6 +402,7 @@ impl Core {
     #[inline]
     pub(crate) fn run(self: &Arc<Core>, activation: u32) {
         let index = activation & !FINISH;
+        self.ran.store(self.ran().wrapping_add(1), Ordering::Relaxed);
         if self.has_failed() {
             return self.abandon(index);
         }
@@ -382,6 +432,7 @@ impl Core {
                 break;
             }
         }
+        self.in_vain.store(left == SERVED, Ordering::Relaxed);
         self.signal.leave();
         if self.ready() == 0 {
             return false;
@@ -500,7 +551,7 @@ impl Core {
             if self.ready() > 0 || self.changes.load(Ordering::Relaxed) != changed {
                 return true;
             }
-            (0..PAUSES / 4).for_each(|_| std::hint::spin_loop());
+            (0..PAUSES / 16).for_each(|_| std::hint::spin_loop());
         }
         false
     }

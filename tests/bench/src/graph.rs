@@ -18,6 +18,7 @@ const ROUND: u64 = 1_000_000;
 #[derive(Clone, Copy)]
 pub struct FlowGraph {
     chain_ns: unsafe extern "C" fn(c_int, c_int, c_long) -> f64,
+    inline_chain_ns: unsafe extern "C" fn(c_int, c_int, c_long) -> f64,
     round_trip_ns: unsafe extern "C" fn(c_int, c_long) -> f64,
 }
 
@@ -37,20 +38,32 @@ impl FlowGraph {
         unsafe {
             Ok(FlowGraph {
                 chain_ns: *library.get(b"tbb_chain_ns\0")?,
+                inline_chain_ns: *library.get(b"tbb_inline_chain_ns\0")?,
                 round_trip_ns: *library.get(b"tbb_round_trip_ns\0")?,
             })
         }
     }
 
-    fn chain(&self, threads: usize, nodes: usize, data: usize) -> f64 {
+    fn chain(&self, bodies: Bodies, threads: usize, nodes: usize) -> f64 {
+        let chain_ns = match bodies {
+            Bodies::MayThrow => self.chain_ns,
+            Bodies::Inline => self.inline_chain_ns,
+        };
         // SAFETY: it takes numbers, and returns one.
-        unsafe { (self.chain_ns)(threads as c_int, nodes as c_int, data as c_long) }
+        unsafe { chain_ns(threads as c_int, nodes as c_int, DATA as c_long) }
     }
 
     fn round_trip(&self, threads: usize, data: usize) -> f64 {
         // SAFETY: as in `chain`.
         unsafe { (self.round_trip_ns)(threads as c_int, data as c_long) }
     }
+}
+
+/// Bodies of oneTBB's nodes: it runs those that do not throw on the thread that puts a datum.
+#[derive(Clone, Copy)]
+enum Bodies {
+    MayThrow,
+    Inline,
 }
 
 /// A chain of nodes, of which the last says when it has had [`DATA`] data.
@@ -144,30 +157,25 @@ pub fn rows(peers: &Peers) -> Result<Vec<Row>> {
     ));
     run.wait()?;
 
-    for (nodes, name) in [(1, "a chain of one node"), (4, "a chain of four nodes")] {
+    for (nodes, name) in [(1, "one node"), (4, "a chain of four nodes")] {
         let chain = chain(nodes)?;
-        let mut peer = tbb.map(|tbb| move || tbb.chain(threads, nodes, DATA));
-        rows.push(pair(
-            format!("a datum through {name}, pushed one by one (oneTBB: lightweight nodes)"),
-            "ns",
-            REPEATS,
-            || chain.each(),
-            peer.as_mut().map(|peer| peer as &mut dyn FnMut() -> f64),
-            PAUSE,
-        ));
+        for (all, how) in [(false, "push"), (true, "push_all")] {
+            for (bodies, which) in
+                [(Bodies::MayThrow, "lightweight"), (Bodies::Inline, "lightweight, noexcept")]
+            {
+                let mut peer = tbb.map(|tbb| move || tbb.chain(bodies, threads, nodes));
+                rows.push(pair(
+                    format!("a datum through {name}, by {how} (oneTBB: {which})"),
+                    "ns",
+                    REPEATS,
+                    || if all { chain.all() } else { chain.each() },
+                    peer.as_mut().map(|peer| peer as &mut dyn FnMut() -> f64),
+                    PAUSE,
+                ));
+            }
+        }
         chain.run.wait()?;
     }
-    let one = chain(1)?;
-    let mut peer = tbb.map(|tbb| move || tbb.chain(threads, 1, DATA));
-    rows.push(pair(
-        "a datum through one node, pushed by push_all (oneTBB: a lightweight node)",
-        "ns",
-        REPEATS,
-        || one.all(),
-        peer.as_mut().map(|peer| peer as &mut dyn FnMut() -> f64),
-        PAUSE,
-    ));
-    one.run.wait()?;
 
     rows.push(pair("a graph of ten nodes, built, started and ended", "us", 200, start_and_end, None, PAUSE));
     rows.push(pair("a cycle of four nodes, 10^6 data, per datum", "ns", REPEATS, cycle, None, PAUSE));
