@@ -307,7 +307,7 @@ impl<N: Node> Replica<N> {
             // The next activation counts what is left.
             core.nodes[index as usize].word.take(taken as u32);
         }
-        let timed = self.batch < BATCH || taken >= 8 || self.turn.is_multiple_of(16);
+        let timed = self.batch < BATCH || taken >= 8 || self.turn.is_multiple_of(64);
         let start = timed.then(Instant::now);
         let Replica { node, out, number, buffers, grants, .. } = self;
         let (number, pools) = (*number, &live.pools);

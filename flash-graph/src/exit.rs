@@ -48,9 +48,13 @@ impl<T: Send + 'static> ExitCell<T> {
         self.lane.take_one(|waiter: Waiter| core.unpark(waiter))
     }
 
-    /// A result, or that none comes any more; `None` if one may come.
+    /// A result, or that none comes any more; `None` if one may come. With `sleeps` the thread sleeps then,
+    /// until it is notified.
     #[inline]
-    pub(crate) fn next(&self, core: &Arc<Core>) -> Option<Option<T>> {
+    pub(crate) fn next(&self, core: &Arc<Core>, sleeps: bool) -> Option<Option<T>> {
+        if sleeps {
+            self.lane.wait_for_data();
+        }
         match self.take(core) {
             None if core.has_failed() => Some(None),
             // It was closed after the last result was there.

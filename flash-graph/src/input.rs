@@ -76,7 +76,7 @@ impl<T: Send + 'static> InputCell<T> {
             return true;
         }
         core.pushing.fetch_add(1, Ordering::AcqRel);
-        let open = core.help(|| {
+        let open = core.help(|_| {
             if !self.is_open(core) {
                 return Some(false);
             }

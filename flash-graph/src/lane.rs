@@ -40,6 +40,8 @@ struct Inside<T> {
     /// The number of data ever put into the heap: of equally urgent ones the older comes first.
     ranked: u64,
     waiters: Vec<Waiter>,
+    /// A thread sleeps until there are data.
+    awaited: bool,
     /// What is put in is dropped.
     refuses: bool,
     longest: usize,
@@ -83,6 +85,7 @@ impl<T> Lane<T> {
             heap: BinaryHeap::new(),
             ranked: 0,
             waiters: Vec::new(),
+            awaited: false,
             refuses: false,
             longest: 0,
             taken: 0,
@@ -121,12 +124,12 @@ impl<T> Lane<T> {
         self.len.store(len, Ordering::Relaxed);
     }
 
-    /// Puts all data of a buffer in, and leaves it empty.
+    /// Puts all data of a buffer in, and leaves it empty. True if a thread sleeps until then.
     #[inline]
-    pub(crate) fn put_all(&self, data: &mut VecDeque<T>) {
-        self.state.with(|inside| {
+    pub(crate) fn put_all(&self, data: &mut VecDeque<T>) -> bool {
+        let awaited = self.state.with(|inside| {
             if inside.refuses {
-                return;
+                return false;
             }
             match self.urgency.get() {
                 None if inside.queue.is_empty() => std::mem::swap(&mut inside.queue, data),
@@ -134,26 +137,37 @@ impl<T> Lane<T> {
                 Some(urgency) => data.drain(..).for_each(|datum| inside.rank(urgency, datum)),
             }
             self.changed(inside);
+            std::mem::take(&mut inside.awaited)
         });
         // What was refused is dropped without the lock.
         data.clear();
+        awaited
     }
 
-    /// Puts one datum in.
+    /// Puts one datum in, as [`put_all`](Self::put_all).
     #[inline]
-    pub(crate) fn put(&self, datum: T) {
-        let refused = self.state.with(|inside| {
+    pub(crate) fn put(&self, datum: T) -> bool {
+        let (refused, awaited) = self.state.with(|inside| {
             if inside.refuses {
-                return Some(datum);
+                return (Some(datum), false);
             }
             match self.urgency.get() {
                 None => inside.queue.push_back(datum),
                 Some(urgency) => inside.rank(urgency, datum),
             }
             self.changed(inside);
-            None
+            (None, std::mem::take(&mut inside.awaited))
         });
         drop(refused);
+        awaited
+    }
+
+    /// Lets what puts data in say that a thread sleeps until then. False if there are some.
+    pub(crate) fn wait_for_data(&self) -> bool {
+        self.state.with(|inside| {
+            inside.awaited = self.len() == 0;
+            inside.awaited
+        })
     }
 
     /// Takes up to `most` data into an empty buffer. What waits for room is handed to `wake`, without the

@@ -159,7 +159,7 @@ impl Run {
         let core = &self.core;
         self.inputs.iter().for_each(|input| input.close(core));
         core.nodes.iter().filter(|node| node.is_exit).for_each(|exit| exit.cell.refuse(core));
-        core.help(|| (core.is_done() || core.has_failed() && core.is_quiet()).then_some(()));
+        core.help(|_| (core.is_done() || core.has_failed() && core.is_quiet()).then_some(()));
         core.nodes.iter().filter_map(|node| node.dedicated.as_ref()).for_each(|threads| threads.stop());
         core.nodes.iter().for_each(|node| node.cell.clear(core));
     }
@@ -186,6 +186,6 @@ impl<T: Send + 'static> Iterator for Results<'_, T> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         let (core, cell) = (&self.run.core, &self.output.cell);
-        core.help(|| cell.next(core))
+        core.help(|sleeps| cell.next(core, sleeps))
     }
 }

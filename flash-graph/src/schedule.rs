@@ -193,8 +193,8 @@ impl Core {
             data.clear();
             return false;
         }
-        target.lane.put_all(data);
-        self.delivered(target.node, count, last)
+        let awaited = target.lane.put_all(data);
+        self.delivered(target.node, count, awaited, last)
     }
 
     /// As [`deliver`](Self::deliver), of one datum.
@@ -204,15 +204,18 @@ impl Core {
         if node.cyclic && !self.components[node.component as usize].count.add(1) {
             return false;
         }
-        target.lane.put(datum);
-        self.delivered(target.node, 1, false)
+        let awaited = target.lane.put(datum);
+        self.delivered(target.node, 1, awaited, false)
     }
 
     #[inline]
-    fn delivered(self: &Arc<Core>, index: u32, count: u32, last: bool) -> bool {
+    fn delivered(self: &Arc<Core>, index: u32, count: u32, awaited: bool, last: bool) -> bool {
         let node = &self.nodes[index as usize];
         if node.is_exit {
-            self.notify();
+            match awaited {
+                true => self.notify(),
+                false => self.hint(),
+            }
             return true;
         }
         let after = node.word.add(count, node.replicas);
@@ -222,7 +225,7 @@ impl Core {
 
     /// More work for a node that is not an edge's: a source has more.
     pub(crate) fn again(self: &Arc<Core>, index: u32) {
-        self.delivered(index, 1, true);
+        self.delivered(index, 1, false, true);
     }
 
     /// Does what a change of a node's word asks for.
@@ -466,11 +469,16 @@ impl Core {
         self.ready() > 0
     }
 
+    /// A hint for threads that spin: two changes at once may look like one.
+    #[inline]
+    fn hint(&self) {
+        self.changes.store(self.changes.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
     /// Something that a thread may wait for has changed: those that sleep are woken.
     #[inline]
     pub(crate) fn notify(&self) {
-        // A hint for a thread that spins: two changes at once may look like one.
-        self.changes.store(self.changes.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.hint();
         if self.signal.news().sleeps() {
             self.wake();
         }
@@ -486,10 +494,10 @@ impl Core {
     }
 
     /// Runs the graph until `ready` returns something, which it is asked between activations and when a
-    /// thread is notified. The graph may fail meanwhile: `ready` looks for that.
+    /// thread is notified; the argument says that it is about to sleep. The graph may fail meanwhile: `ready` looks for that.
     #[inline]
-    pub(crate) fn help<R>(self: &Arc<Core>, mut ready: impl FnMut() -> Option<R>) -> R {
-        if let Some(result) = ready() {
+    pub(crate) fn help<R>(self: &Arc<Core>, mut ready: impl FnMut(bool) -> Option<R>) -> R {
+        if let Some(result) = ready(false) {
             return result;
         }
         let result = self.help_until(ready);
@@ -500,12 +508,12 @@ impl Core {
         result
     }
 
-    fn help_until<R>(self: &Arc<Core>, mut ready: impl FnMut() -> Option<R>) -> R {
+    fn help_until<R>(self: &Arc<Core>, mut ready: impl FnMut(bool) -> Option<R>) -> R {
         let (mut turns, mut still) = (0u32, 0);
         loop {
             while let Some(activation) = self.pop() {
                 self.run(activation);
-                if let Some(result) = ready() {
+                if let Some(result) = ready(false) {
                     return result;
                 }
                 (turns, still) = (turns.wrapping_add(1), 0);
@@ -514,7 +522,7 @@ impl Core {
                 }
             }
             let changed = self.changes.load(Ordering::Acquire);
-            if let Some(result) = ready() {
+            if let Some(result) = ready(false) {
                 return result;
             }
             if self.signal.seen().is_attended() && self.spin(changed) {
@@ -522,7 +530,7 @@ impl Core {
             }
             self.signal.sleep();
             let seen = *lock(&self.wakes);
-            let result = ready();
+            let result = ready(true);
             if result.is_none() && self.ready() == 0 {
                 still = if self.doze(seen) { 0 } else { still + 1 };
             }
