@@ -23,6 +23,9 @@ const BATCH_NS: u64 = 10_000;
 /// The default capacity of an inbox.
 pub(crate) const INBOX: usize = 256;
 
+/// Asked before each batch.
+pub(crate) type AnyRoom = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// How a node is to run.
 pub(crate) struct Config {
     pub(crate) replicas: usize,
@@ -30,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) priority: i32,
     pub(crate) dedicated: bool,
     pub(crate) ordered: bool,
+    /// True of a node that runs when one of the inboxes that it fills has room, instead of all.
+    pub(crate) any_room: Option<AnyRoom>,
     pub(crate) pools: Vec<PoolUse>,
     pub(crate) strand: Option<Arc<Strand>>,
     pub(crate) cancel: Option<Box<dyn Fn() + Send + Sync>>,
@@ -43,6 +48,7 @@ impl Default for Config {
             priority: 0,
             dedicated: false,
             ordered: false,
+            any_room: None,
             pools: Vec::new(),
             strand: None,
             cancel: None,
@@ -121,6 +127,8 @@ pub(crate) trait Gate: Send + Sync {
     fn capacity(&self) -> usize;
     /// As [`Lane::wait_for_room`].
     fn wait(&self, core: &Core, node: u32) -> bool;
+    /// As `wait`, for one that waits for several, with the number of its wait.
+    fn wait_for_any(&self, node: u32, wait: u32) -> bool;
 }
 
 impl<T: Send> Gate for Lane<T> {
@@ -134,6 +142,10 @@ impl<T: Send> Gate for Lane<T> {
 
     fn wait(&self, core: &Core, node: u32) -> bool {
         self.wait_for_room(Waiter::Node(node), || core.park(node))
+    }
+
+    fn wait_for_any(&self, node: u32, wait: u32) -> bool {
+        self.wait_for_room(Waiter::Any(node, wait), || ())
     }
 }
 
@@ -160,6 +172,7 @@ struct Live<N: Node> {
     replicas: Box<[Lock<Option<Replica<N>>>]>,
     inboxes: Box<[Arc<dyn Inbox<N>>]>,
     gates: Box<[(u32, Arc<dyn Gate>)]>,
+    any_room: Option<AnyRoom>,
     pools: Box<[PoolUse]>,
     strand: Option<Arc<Strand>>,
     order: Option<Mutex<Order<N::Out>>>,
@@ -247,7 +260,15 @@ impl<N: Node> Live<N> {
     /// True if the activation may run and emit, into room for this many data. If not, it waits.
     fn passes(&self, core: &Arc<Core>, node: u32) -> Option<usize> {
         let mut least = usize::MAX;
-        for (_, gate) in &self.gates {
+        let any_room = self.any_room.as_ref().is_some_and(|any_room| any_room());
+        if any_room {
+            least = self.widest();
+            if least == 0 && self.wait_for_any(core, node) {
+                return None;
+            }
+            least = least.max(1);
+        }
+        for (_, gate) in self.gates.iter().filter(|_| !any_room) {
             let room = gate.room();
             if room == 0 && gate.wait(core, node) {
                 return None;
@@ -261,6 +282,18 @@ impl<N: Node> Live<N> {
             }
         }
         Some(least)
+    }
+
+    /// The greatest room of the inboxes that it fills.
+    fn widest(&self) -> usize {
+        self.gates.iter().map(|(_, gate)| gate.room()).max().unwrap_or(usize::MAX)
+    }
+
+    /// Lets an activation wait until one inbox has room. False if one has, and it goes on.
+    fn wait_for_any(&self, core: &Arc<Core>, node: u32) -> bool {
+        let wait = core.park_for_any(node);
+        let waits = self.gates.iter().all(|(_, gate)| gate.wait_for_any(node, wait));
+        waits || !core.goes_on(node, wait)
     }
 
     /// Calls `body` with a replica that no other activation has. There are no more activations than replicas.
@@ -386,6 +419,7 @@ impl<N: Node> Cell for NodeCell<N> {
             replicas: replicas.collect(),
             inboxes,
             gates: gates.into(),
+            any_room: config.any_room.take(),
             pools,
             strand: config.strand.take(),
             order: config.ordered.then(|| Mutex::new(order)),

@@ -18,6 +18,8 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Waiter {
     Node(u32),
+    /// The activation of a node that waits for one of several inboxes, and the number of its wait.
+    Any(u32, u32),
     Outside,
 }
 
@@ -233,9 +235,15 @@ impl<T> Lane<T> {
             let waits = self.room() == 0 && !inside.refuses;
             if waits {
                 entered();
-                // A thread outside asks again and again.
-                if waiter != Waiter::Outside || !inside.waiters.contains(&waiter) {
-                    inside.waiters.push(waiter);
+                // A thread outside asks again and again, and what waits for one of several is left behind.
+                let same = |other: &&mut Waiter| match (waiter, other) {
+                    (Waiter::Any(node, _), Waiter::Any(other, _)) => node == *other,
+                    (Waiter::Outside, Waiter::Outside) => true,
+                    _ => false,
+                };
+                match inside.waiters.iter_mut().find(same) {
+                    Some(entry) => *entry = waiter,
+                    None => inside.waiters.push(waiter),
                 }
             }
             waits

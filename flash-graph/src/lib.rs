@@ -26,6 +26,7 @@ mod cell;
 mod check;
 mod component;
 mod dedicated;
+mod devices;
 mod error;
 mod exit;
 mod graph;
@@ -45,6 +46,7 @@ mod sync;
 mod word;
 mod workers;
 
+pub use devices::{Route, Router, devices_of};
 pub use error::{Error, GraphError, PushError};
 pub use exit::Output;
 pub use graph::{From, Graph, NodeRef, To};

@@ -37,6 +37,12 @@ impl<T: Send + 'static> Out<T> {
         }
     }
 
+    /// The number of data on their way to the next nodes.
+    pub(crate) fn waiting(&self) -> usize {
+        let inboxes: usize = self.port.targets().iter().map(|target| target.lane.len()).sum();
+        self.buffer.len() + inboxes
+    }
+
     pub(crate) fn port(&self) -> &Arc<Port<T>> {
         &self.port
     }

@@ -45,6 +45,7 @@ impl Run {
                 is_exit: node.kind == Kind::Exit,
                 dedicated,
                 parked: AtomicU32::new(0),
+                waits: AtomicU32::new(0),
                 cell: node.cell.as_cell(),
             }
         });

@@ -51,6 +51,8 @@ pub(crate) struct Entry {
     pub(crate) dedicated: Option<Arc<Dedicated>>,
     /// Activations that wait for room, a pool or a strand.
     pub(crate) parked: AtomicU32,
+    /// Waits for one of several inboxes that have ended.
+    pub(crate) waits: AtomicU32,
 }
 
 /// What a node does, with its type erased.
@@ -313,10 +315,32 @@ impl Core {
         self.nodes[index as usize].parked.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// An activation waits for one of several things. Returns the number of its wait.
+    pub(crate) fn park_for_any(&self, index: u32) -> u32 {
+        self.park(index);
+        self.nodes[index as usize].waits.load(Ordering::Acquire)
+    }
+
+    /// Ends a wait for one of several things. False if it had ended.
+    pub(crate) fn goes_on(&self, index: u32, wait: u32) -> bool {
+        let node = &self.nodes[index as usize];
+        let next = wait.wrapping_add(1);
+        let ends = node.waits.compare_exchange(wait, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if ends {
+            node.parked.fetch_sub(1, Ordering::AcqRel);
+        }
+        ends
+    }
+
     /// What an activation, or a thread outside, waited for may be there.
     pub(crate) fn unpark(self: &Arc<Core>, waiter: Waiter) {
         match waiter {
             Waiter::Outside => self.notify(),
+            Waiter::Any(index, wait) => {
+                if self.goes_on(index, wait) {
+                    self.publish(index, false);
+                }
+            }
             Waiter::Node(index) => {
                 self.nodes[index as usize].parked.fetch_sub(1, Ordering::AcqRel);
                 self.publish(index, false);
