@@ -1,20 +1,19 @@
 //! A lock for a few instructions: taken by one atomic instruction, and released by a store.
 
-use super::sync::{AtomicBool, Ordering, UnsafeCell, yield_now};
+use super::sync::{AtomicBool, Ordering, UnsafeCell, spin_loop, yield_now};
 
 /// Polls of a thread that finds it taken, until it lets others run.
 const POLLS: usize = 100;
 
-#[derive(Default)]
-pub(crate) struct Lock<T: ?Sized> {
+pub(crate) struct Lock<T> {
     taken: AtomicBool,
     inside: UnsafeCell<T>,
 }
 
 // SAFETY: one thread at a time has the inside, which goes from thread to thread.
-unsafe impl<T: ?Sized + Send> Sync for Lock<T> {}
+unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: with it the inside goes to another thread.
-unsafe impl<T: ?Sized + Send> Send for Lock<T> {}
+unsafe impl<T: Send> Send for Lock<T> {}
 
 /// Releases a lock, also when `body` panics.
 struct Release<'a>(&'a AtomicBool);
@@ -61,7 +60,7 @@ impl<T> Lock<T> {
             polls += 1;
             match polls % POLLS {
                 0 => yield_now(),
-                _ => std::hint::spin_loop(),
+                _ => spin_loop(),
             }
         }
     }

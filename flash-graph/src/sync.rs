@@ -1,11 +1,11 @@
 //! The names that the protocol files import from `std`: the models have them from loom.
 
+pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use std::thread::yield_now;
 
 /// As loom's.
-#[derive(Default)]
-pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {
     pub(crate) fn new(inside: T) -> UnsafeCell<T> {
