@@ -93,8 +93,7 @@ impl<T: Send + 'static> InputCell<T> {
         if !self.is_open(core) || !self.wait_for_room(core) {
             return Err(PushError::Closed(datum));
         }
-        self.deliver(core, datum);
-        Ok(())
+        self.deliver(core, datum)
     }
 
     pub(crate) fn try_push(&self, core: &Arc<Core>, datum: T) -> Result<(), PushError<T>> {
@@ -104,17 +103,17 @@ impl<T: Send + 'static> InputCell<T> {
         if self.room() == 0 {
             return Err(PushError::Full(datum));
         }
-        self.deliver(core, datum);
-        Ok(())
+        self.deliver(core, datum)
     }
 
     #[inline]
-    fn deliver(&self, core: &Arc<Core>, datum: T) {
+    fn deliver(&self, core: &Arc<Core>, datum: T) -> Result<(), PushError<T>> {
         match self.port.targets() {
-            [only] => {
-                core.deliver_one(only, datum);
+            [only] => core.deliver_one(only, datum).map_err(PushError::Closed),
+            _ => {
+                self.port.deliver(&mut VecDeque::from([datum]), false);
+                Ok(())
             }
-            _ => self.port.deliver(&mut VecDeque::from([datum]), false),
         }
     }
 

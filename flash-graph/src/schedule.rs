@@ -199,15 +199,19 @@ impl Core {
         self.delivered(target.node, count, awaited, last)
     }
 
-    /// As [`deliver`](Self::deliver), of one datum.
+    /// As [`deliver`](Self::deliver), of one datum. It comes back if the node has ended.
     #[inline]
-    pub(crate) fn deliver_one<T>(self: &Arc<Core>, target: &Target<T>, datum: T) -> bool {
+    pub(crate) fn deliver_one<T>(self: &Arc<Core>, target: &Target<T>, datum: T) -> Result<(), T> {
         let node = &self.nodes[target.node as usize];
         if node.cyclic && !self.components[node.component as usize].count.add(1) {
-            return false;
+            return Err(datum);
         }
         let awaited = target.lane.put(datum);
-        self.delivered(target.node, 1, awaited, false)
+        match self.delivered(target.node, 1, awaited, false) {
+            true => Ok(()),
+            // Nothing else takes what is in the inbox of a node that has ended.
+            false => target.lane.take_one(|_| ()).map_or(Ok(()), Err),
+        }
     }
 
     #[inline]
