@@ -248,9 +248,11 @@ impl<N: Node> NodeCell<N> {
                 let Replica { node: user, out, number, grants, .. } = replica;
                 let (number, pools) = (*number, &live.pools);
                 let mut cx = Cx { core, node, replica: number, pools, grants, batch: 0, made: 0 };
-                if Self::guarded(core, node, number, || call(user, out, &mut cx)) {
+                Self::guarded(core, node, number, || {
+                    call(user, out, &mut cx)?;
                     out.flush(Flush(Way::Deliver(true)));
-                }
+                    Ok(())
+                });
             });
         }
     }
@@ -358,10 +360,14 @@ impl<N: Node> Replica<N> {
             self.batch = (BATCH_NS / each).clamp(1, BATCH as u64) as usize;
         }
         if good {
-            match &live.order {
-                None => self.out.flush(Flush(Way::Deliver(true))),
-                Some(order) => self.in_order(order, sequence, core, index),
-            }
+            // Copies for several edges are the user's code, too.
+            NodeCell::<N>::guarded(core, index, number, || {
+                match &live.order {
+                    None => self.out.flush(Flush(Way::Deliver(true))),
+                    Some(order) => self.in_order(order, sequence, core, index),
+                }
+                Ok(())
+            });
         }
         taken
     }

@@ -156,9 +156,12 @@ impl<T> Clone for Route<T> {
     }
 }
 
+/// Whether a datum belongs to the job of an output.
+type Belongs<T> = Box<dyn Fn(&T, usize) -> bool + Send>;
+
 enum Rule<T> {
     By(Box<dyn Fn(&T) -> usize + Send>),
-    Jobs(Box<dyn Fn(&T, usize) -> bool + Send>, fn(&T) -> T),
+    Jobs { belongs: Belongs<T>, copy: fn(&T) -> T },
     LeastLoaded,
 }
 
@@ -177,7 +180,7 @@ impl<T: 'static> Route<T> {
     where
         T: Clone,
     {
-        Route::new(Rule::Jobs(Box::new(belongs), T::clone))
+        Route::new(Rule::Jobs { belongs: Box::new(belongs), copy: T::clone })
     }
 
     /// To the output where the fewest data wait.
@@ -211,7 +214,7 @@ impl<T: Send + 'static> Receive<T> for Router<T> {
         let rule = lock(&self.route.0);
         let to = match &*rule {
             Rule::By(number) => number(&datum) % outs.len().max(1),
-            Rule::Jobs(belongs, copy) => {
+            Rule::Jobs { belongs, copy } => {
                 let mut to = (0..outs.len()).filter(|&i| belongs(&datum, i));
                 let Some(mut last) = to.next() else {
                     return Err("the datum belongs to no job: expected one of an output".into());

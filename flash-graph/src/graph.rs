@@ -223,12 +223,13 @@ impl Graph {
     /// let twice = g.map("twice", |x: f32| 2.0 * x);
     /// g.edge(&length.out, &twice);
     /// ```
-    /// From one output one edge can begin; for the others there is [`edge_of_copies`](Self::edge_of_copies).
+    /// From one output one edge can begin; for others there is [`edge_of_copies`](Self::edge_of_copies).
     pub fn edge<F: From, R: To<F::Item>>(&self, from: &F, to: &R) {
         self.connect(from.begins().0, to.ends(), None);
     }
 
-    /// As [`edge`](Self::edge), for a clone of each datum: for all edges but one that begin at the same output.
+    /// As [`edge`](Self::edge), for a clone of each datum: for all edges but one that begin at the same
+    /// output.
     pub fn edge_of_copies<F: From, R: To<F::Item>>(&self, from: &F, to: &R)
     where
         F::Item: Clone,

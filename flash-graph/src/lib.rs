@@ -27,6 +27,7 @@ mod check;
 mod component;
 mod dedicated;
 mod devices;
+mod dot;
 mod error;
 mod exit;
 mod graph;
@@ -43,6 +44,7 @@ mod schedule;
 mod signal;
 mod strand;
 mod sync;
+mod wait;
 mod word;
 mod workers;
 

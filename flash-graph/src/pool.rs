@@ -113,7 +113,10 @@ impl<T> Inner<T> {
     /// One that is counted as taken.
     fn item(inner: &Arc<Inner<T>>) -> Pooled<T> {
         let item = lock(&inner.state).items.pop();
-        Pooled { item: Some(item.unwrap_or_else(|| (inner.make)())), pool: inner.clone() }
+        // If making one panics, it counts as come back.
+        let mut pooled = Pooled { item, pool: inner.clone() };
+        pooled.item.get_or_insert_with(|| (inner.make)());
+        pooled
     }
 
     /// `count` are free again, one of them used before. Wakes the nodes that they are enough for.

@@ -213,25 +213,29 @@ impl<O: Outputs> Outputs for Vec<O> {
 macro_rules! tuple {
     ($($out:ident $index:tt),*) => {
         impl<$($out: Outputs),*> Outputs for ($($out,)*) {
-            #[allow(unused_variables, reason = "no output")]
             fn new(ports: &mut Ports) -> Self {
                 ($($out::new(ports),)*)
             }
 
-            #[allow(unused_variables, reason = "no output")]
-            #[allow(clippy::unused_unit, reason = "no output")]
             fn replica(&self, delivers: bool) -> Self {
                 ($(self.$index.replica(delivers),)*)
             }
 
-            #[allow(unused_variables, reason = "no output")]
             fn flush(&mut self, flush: Flush<'_>) {
                 $(self.$index.flush(flush);)*
             }
         }
     };
 }
-tuple!();
+
+impl Outputs for () {
+    fn new(_: &mut Ports) -> Self {}
+
+    fn replica(&self, _: bool) -> Self {}
+
+    fn flush(&mut self, _: Flush<'_>) {}
+}
+
 tuple!(A 0);
 tuple!(A 0, B 1);
 tuple!(A 0, B 1, C 2);

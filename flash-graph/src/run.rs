@@ -3,12 +3,14 @@
 use crate::check::Checked;
 use crate::component::Component;
 use crate::dedicated::Dedicated;
+use crate::dot::Picture;
 use crate::error::{GraphError, PushError};
 use crate::exit::Output;
 use crate::graph::{Kind, Plan};
 use crate::input::{AnyInput, Input};
 use crate::schedule::{Core, Entry, Parts};
 use crossbeam_utils::CachePadded;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,12 +22,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Run {
     core: Arc<Core>,
     inputs: Vec<Arc<dyn AnyInput>>,
+    picture: Picture,
     ended: bool,
 }
 
 impl Run {
-    pub(crate) fn start(plan: Plan, checked: Checked) -> Run {
-        let Plan { name, nodes, inputs, limit, .. } = plan;
+    pub(crate) fn start(mut plan: Plan, checked: Checked) -> Run {
+        let picture = Picture::of(&mut plan);
+        let Plan { nodes, inputs, limit, .. } = plan;
         let mut cancels = Vec::new();
         let entries = nodes.into_iter().zip(&checked.component_of).zip(&checked.level_of);
         let entries = entries.map(|((node, &component), &level)| {
@@ -52,7 +56,6 @@ impl Run {
         let nodes = entries.collect();
         let inputs: Vec<_> = inputs.into_iter().map(|(_, input)| input).collect();
         let core = Core::new(Parts {
-            name,
             nodes,
             components: checked.components,
             inputs: inputs.len(),
@@ -62,7 +65,7 @@ impl Run {
         });
         core.nodes.iter().for_each(|node| node.cell.bind(&core));
         inputs.iter().for_each(|input| input.bind(&core));
-        let run = Run { core, inputs, ended: false };
+        let run = Run { core, inputs, picture, ended: false };
         run.begin();
         run
     }
@@ -137,6 +140,12 @@ impl Run {
         self.inputs.iter().for_each(|input| input.close(&self.core));
     }
 
+    /// A picture of the graph in the language of Graphviz (`dot -Tsvg`): scopes as clusters, and for each node
+    /// how many data it has taken, how many wait before it now, and how many did at most.
+    pub fn dot(&self) -> String {
+        self.picture.dot(&self.core)
+    }
+
     /// Ends the graph: queued data are dropped, and nodes are called no more. Nodes that run see it by
     /// [`Cx::cancelled`](crate::Cx::cancelled).
     pub fn cancel(&self) {
@@ -162,7 +171,10 @@ impl Run {
         core.nodes.iter().filter(|node| node.is_exit).for_each(|exit| exit.cell.refuse(core));
         core.help(|_| (core.is_done() || core.has_failed() && core.is_quiet()).then_some(()));
         core.nodes.iter().filter_map(|node| node.dedicated.as_ref()).for_each(|threads| threads.stop());
-        core.nodes.iter().for_each(|node| node.cell.clear(core));
+        for node in &core.nodes {
+            // Destructors of the user's may panic: the others are called nevertheless.
+            let _ = catch_unwind(AssertUnwindSafe(|| node.cell.clear(core)));
+        }
     }
 }
 

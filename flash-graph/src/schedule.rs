@@ -17,8 +17,9 @@ use crate::workers;
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Marks the activation that finishes a node.
@@ -27,13 +28,9 @@ const FINISH: u32 = 1 << 31;
 const SERVED: usize = 256;
 /// Looks of a thread that finds nothing, and pauses between them: some 200 us.
 const LOOKS: usize = 80;
-const PAUSES: usize = 128;
+pub(crate) const PAUSES: usize = 128;
 /// Looks at one single activation before a worker takes it: its publisher is usually about to.
 const KEPT: usize = 4;
-/// How often a sleeping thread looks whether the graph is stuck.
-const TICK: Duration = Duration::from_millis(100);
-/// Ticks without anything that runs, after which a graph is stuck.
-const STUCK_AFTER: u32 = 5;
 
 /// A node of a graph that runs.
 pub(crate) struct Entry {
@@ -76,38 +73,36 @@ pub(crate) trait Cell: Send + Sync {
 }
 
 pub(crate) struct Core {
-    pub(crate) name: String,
     pub(crate) nodes: Box<[Entry]>,
     pub(crate) components: Box<[Component]>,
     /// Components that have not ended.
     pub(crate) open: AtomicUsize,
     /// Inputs that are not closed.
     pub(crate) inputs: AtomicUsize,
-    ready: Box<[ArrayQueue<u32>]>,
-    started: AtomicBool,
-    failed: AtomicBool,
+    pub(crate) ready: Box<[ArrayQueue<u32>]>,
+    pub(crate) started: AtomicBool,
+    pub(crate) failed: AtomicBool,
     failure: Mutex<Option<GraphError>>,
     cancels: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
-    deadline: Option<(Instant, Duration)>,
+    pub(crate) deadline: Option<(Instant, Duration)>,
     /// Which threads are here.
-    signal: CachePadded<Signal>,
+    pub(crate) signal: CachePadded<Signal>,
     /// Changes with everything that a waiting thread may wait for.
-    changes: AtomicU32,
+    pub(crate) changes: AtomicU32,
     /// Changes with every activation that runs.
     ran: AtomicU32,
     /// The last worker was called in vain (`guard.rs`), and whether the graph is watched therefore.
     in_vain: AtomicBool,
     watched: AtomicBool,
     /// Changes whenever threads that sleep are woken.
-    wakes: Mutex<u32>,
-    woken: Condvar,
+    pub(crate) wakes: Mutex<u32>,
+    pub(crate) woken: Condvar,
     /// Threads that wait in `push`.
     pub(crate) pushing: AtomicUsize,
 }
 
 /// What a graph is made of when it starts.
 pub(crate) struct Parts {
-    pub(crate) name: String,
     pub(crate) nodes: Vec<Entry>,
     pub(crate) components: Vec<Component>,
     pub(crate) inputs: usize,
@@ -122,7 +117,6 @@ impl Core {
         let most: usize = parts.nodes.iter().map(|node| node.replicas as usize + 2).sum();
         let ready = (0..parts.levels).map(|_| ArrayQueue::new(most.next_power_of_two())).collect();
         Arc::new(Core {
-            name: parts.name,
             open: AtomicUsize::new(parts.components.len()),
             nodes: parts.nodes.into(),
             components: parts.components.into(),
@@ -176,9 +170,12 @@ impl Core {
         self.failed.store(true, Ordering::SeqCst);
         for cancel in std::mem::take(&mut *lock(&self.cancels)) {
             // A hook that panics must not keep the others from being called.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&*cancel));
+            let _ = catch_unwind(AssertUnwindSafe(&*cancel));
         }
-        self.nodes.iter().for_each(|node| node.cell.refuse(self));
+        for node in &self.nodes {
+            // A datum whose destructor panics must not keep the others.
+            let _ = catch_unwind(AssertUnwindSafe(|| node.cell.refuse(self)));
+        }
         self.notify();
     }
 
@@ -362,7 +359,8 @@ impl Core {
         let pushed = self.ready[node.level as usize].push(activation);
         debug_assert!(pushed.is_ok(), "no more activations than there is room for");
         let seen = self.signal.news();
-        if !seen.is_looked_after() && !(last && self.ready() <= 1) && !self.is_watched(seen) {
+        let mine = last && self.ready() <= 1;
+        if !(seen.is_looked_after() || mine || self.is_watched(seen)) {
             self.call(last);
         }
     }
@@ -400,13 +398,13 @@ impl Core {
         None
     }
 
-    fn ready(&self) -> usize {
+    pub(crate) fn ready(&self) -> usize {
         self.ready.iter().map(ArrayQueue::len).sum()
     }
 
     /// Calls a thread if one is needed. With `last` this thread takes one activation itself.
     #[inline(never)]
-    fn call(self: &Arc<Core>, last: bool) {
+    pub(crate) fn call(self: &Arc<Core>, last: bool) {
         if !self.started.load(Ordering::Relaxed) || self.ready() <= usize::from(last) {
             return;
         }
@@ -425,7 +423,7 @@ impl Core {
     }
 
     #[inline]
-    fn pop(&self) -> Option<u32> {
+    pub(crate) fn pop(&self) -> Option<u32> {
         self.ready.iter().find_map(ArrayQueue::pop)
     }
 
@@ -513,132 +511,11 @@ impl Core {
     }
 
     #[cold]
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         {
             let mut wakes = lock(&self.wakes);
             *wakes = wakes.wrapping_add(1);
         }
         self.woken.notify_all();
-    }
-
-    /// Runs the graph until `ready` returns something, which it is asked between activations and when a
-    /// thread is notified; the argument says that it is about to sleep. The graph may fail meanwhile: `ready` looks for that.
-    #[inline]
-    pub(crate) fn help<R>(self: &Arc<Core>, mut ready: impl FnMut(bool) -> Option<R>) -> R {
-        if let Some(result) = ready(false) {
-            return result;
-        }
-        let result = self.help_until(ready);
-        // What this thread would have taken next is another's now.
-        if self.ready() > 0 && !self.signal.seen().is_looked_after() {
-            self.call(false);
-        }
-        result
-    }
-
-    fn help_until<R>(self: &Arc<Core>, mut ready: impl FnMut(bool) -> Option<R>) -> R {
-        let (mut turns, mut still) = (0u32, 0);
-        loop {
-            while let Some(activation) = self.pop() {
-                self.run(activation);
-                if let Some(result) = ready(false) {
-                    return result;
-                }
-                (turns, still) = (turns.wrapping_add(1), 0);
-                if turns.is_multiple_of(64) {
-                    self.check_deadline();
-                }
-            }
-            let changed = self.changes.load(Ordering::Acquire);
-            if let Some(result) = ready(false) {
-                return result;
-            }
-            if self.signal.seen().is_attended() && self.spin(changed) {
-                continue;
-            }
-            self.signal.sleep();
-            let seen = *lock(&self.wakes);
-            let result = ready(true);
-            if result.is_none() && self.ready() == 0 {
-                still = if self.doze(seen) { 0 } else { still + 1 };
-            }
-            self.signal.awake();
-            if let Some(result) = result {
-                return result;
-            }
-            self.check_deadline();
-            still = if self.is_still() { still } else { 0 };
-            if still >= STUCK_AFTER {
-                self.fail(self.stuck());
-            }
-        }
-    }
-
-    /// Sleeps for a tick, or until a wake after `seen`. True if there was one.
-    fn doze(&self, seen: u32) -> bool {
-        let (guard, end) = (lock(&self.wakes), self.tick());
-        let asleep = self.woken.wait_timeout_while(guard, end, |wakes| *wakes == seen);
-        !asleep.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    /// Waits a moment for what another thread is about to do. False if nothing came.
-    fn spin(&self, changed: u32) -> bool {
-        for _ in 0..64 {
-            if self.ready() > 0 || self.changes.load(Ordering::Relaxed) != changed {
-                return true;
-            }
-            (0..PAUSES / 16).for_each(|_| std::hint::spin_loop());
-        }
-        false
-    }
-
-    fn tick(&self) -> Duration {
-        self.deadline.map_or(TICK, |(deadline, _)| {
-            deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_micros(100), TICK)
-        })
-    }
-
-    pub(crate) fn check_deadline(self: &Arc<Core>) {
-        if let Some((deadline, limit)) = self.deadline
-            && !self.has_failed()
-            && Instant::now() >= deadline
-        {
-            self.fail(GraphError::TimeLimit(limit));
-        }
-    }
-
-    /// True if no thread is in a node or will be, as far as the graph itself goes.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.nodes.iter().all(|node| {
-            let state = node.word.state();
-            state.active == node.parked.load(Ordering::Acquire) && state.outstanding == 0
-        })
-    }
-
-    /// True if it cannot go on by itself, and nothing outside is expected: all inputs are closed, or a
-    /// thread waits to push; and no result waits to be taken.
-    fn is_still(&self) -> bool {
-        let expects_nothing =
-            self.inputs.load(Ordering::Acquire) == 0 || self.pushing.load(Ordering::Acquire) > 0;
-        let exits = self.nodes.iter().filter(|node| node.is_exit);
-        let full = |node: &Entry| node.cell.inboxes().iter().any(|inbox| inbox.len > 0 && inbox.room == 0);
-        expects_nothing
-            && !self.is_done()
-            && !self.has_failed()
-            && self.ready() == 0
-            && self.is_quiet()
-            && !exits.into_iter().any(full)
-    }
-
-    fn stuck(&self) -> GraphError {
-        let waits = self.nodes.iter().filter_map(|node| {
-            let wait = node.cell.waits(self)?;
-            Some(format!("`{}` {wait}", node.name))
-        });
-        let mut waits: Vec<String> = waits.collect();
-        if waits.is_empty() {
-            waits.push("no node is ready, and none waits".into());
-        }
-        GraphError::Stuck { waits }
     }
 }

@@ -51,11 +51,11 @@ impl Seen {
 
     #[inline]
     pub(crate) fn sleeps(self) -> bool {
-        self.0 / SLEEPING & MASK > 0
+        (self.0 / SLEEPING) & MASK > 0
     }
 
     pub(crate) fn is_attended(self) -> bool {
-        self.0 / ATTENDING & MASK > 0
+        (self.0 / ATTENDING) & MASK > 0
     }
 }
 
@@ -81,7 +81,7 @@ impl Signal {
                 return Call::None;
             } else if Seen(word).sleeps() && word & ROUSED == 0 {
                 (ROUSED, Call::Sleeper)
-            } else if word & SENT == 0 && word / ATTENDING & MASK < most_workers as u64 {
+            } else if word & SENT == 0 && (word / ATTENDING) & MASK < most_workers as u64 {
                 (SENT, Call::Worker)
             } else {
                 return Call::None;

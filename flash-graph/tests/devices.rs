@@ -165,7 +165,7 @@ fn routed(
 #[test]
 fn a_job_is_a_set_of_data_and_a_route_changes_while_the_graph_runs() -> Done {
     // The multiples of 1, 2 and 3.
-    let route = Route::jobs(|x: &usize, i| x % (i + 1) == 0);
+    let route = Route::jobs(|x: &usize, i| x.is_multiple_of(i + 1));
     let changed = route.clone();
     let results = routed(&route, |run, a, outs| {
         run.push_all(a, 1..=6).expect("it is open");

@@ -425,3 +425,38 @@ fn a_node_emits_later_from_another_thread_before_the_graph_ends() -> Done {
     run.wait()?;
     Ok(())
 }
+
+#[test]
+fn a_panic_of_a_copy_or_of_what_a_pool_makes_is_the_nodes() -> Done {
+    struct Fragile;
+    impl Clone for Fragile {
+        fn clone(&self) -> Fragile {
+            panic!("no copy")
+        }
+    }
+    let g = Graph::new("copies");
+    let (a, c, d) = (g.input::<u32>("a"), g.output::<Fragile>("c"), g.output::<Fragile>("d"));
+    let node = g.map("node", |_: u32| Fragile).replicas(2).ordered();
+    g.edge(&a, &node);
+    g.edge(&node.out, &c);
+    g.edge_of_copies(&node.out, &d);
+    let run = g.start()?;
+    run.push(&a, 1)?;
+    let Err(GraphError::Panicked { node, text, .. }) = run.wait() else { panic!("it cannot be copied") };
+    assert_eq!((node.as_str(), text.as_str()), ("node", "no copy"));
+
+    let none = Pool::new("none", 1, || -> u32 { panic!("none is made") });
+    let (pool, g) = (none.clone(), Graph::new("pool"));
+    let a = g.input::<u32>("a");
+    let node = g.each("node", move |_: u32, (): &mut (), cx: &mut Cx<'_>| {
+        pool.take(cx);
+        Ok(())
+    });
+    let node = node.takes(&none, 1);
+    g.edge(&a, &node);
+    let run = g.start()?;
+    run.push(&a, 1)?;
+    let Err(GraphError::Panicked { text, .. }) = run.wait() else { panic!("none is made") };
+    assert_eq!((text.as_str(), none.free()), ("none is made", 1));
+    Ok(())
+}

@@ -177,10 +177,11 @@ fn ordered_replicas_emit_in_the_order_of_what_they_received() -> Done {
 #[test]
 fn a_cycle_ends_exactly_when_nothing_is_in_it() -> Done {
     // Collatz: each number goes round until it is 1.
+    type Count = (u64, u64);
     let g = Graph::new("collatz");
     let (a, c) = (g.input::<(u64, u64)>("a"), g.output::<(u64, u64)>("c"));
     let step = g
-        .each("step", |(x, n): (u64, u64), out: &mut (Out<(u64, u64)>, Out<(u64, u64)>), _: &mut Cx<'_>| {
+        .each("step", |(x, n): (u64, u64), out: &mut (Out<Count>, Out<Count>), _: &mut Cx<'_>| {
             match x {
                 1 => out.1.emit((x, n)),
                 x if x % 2 == 0 => out.0.emit((x / 2, n + 1)),
@@ -401,5 +402,44 @@ fn nodes_on_one_strand_share_a_state() -> Done {
     assert_eq!(run.results(&c).count(), 10_000);
     run.wait()?;
     ledger.with(|sum| assert_eq!(*sum, 0));
+    Ok(())
+}
+
+#[test]
+fn a_picture_has_scopes_counts_and_types() -> Done {
+    let g = Graph::new("a \"picture\"");
+    let (a, c) = (g.input::<u32>("a"), g.output::<u32>("c"));
+    let half = g.scope("inner", |g| {
+        let half = g.each("half", |x: u32, out: &mut (Out<u32>, Out<u64>), _: &mut Cx<'_>| {
+            out.0.emit(x / 2);
+            Ok(())
+        });
+        half.replicas(2)
+    });
+    g.edge(&a, &half);
+    g.edge(&half.out.0, &c);
+    g.ignore(&half.out.1);
+    let run = g.start()?;
+    run.push_all(&a, 0..3)?;
+    run.close();
+    assert_eq!(run.results(&c).count(), 3);
+    let dot = run.dot();
+    let expected = r#"digraph "a \"picture\"" {
+  rankdir=LR;
+  node [shape=box];
+  i0 [shape=cds, label="a"];
+  n0 [shape=cds, label="c\n3 taken, 0 waiting, M at most"];
+  subgraph cluster0 {
+    label="inner";
+    n1 [shape=box, label="half x 2\n3 taken, 0 waiting, M at most"];
+  }
+  i0 -> n1 [label="u32"];
+  n1 -> n0 [label="out: u32"];
+}
+"#;
+    // How many were there at once depends on the threads.
+    let most = [1, 2, 3].iter().fold(dot, |dot, n| dot.replace(&format!(", {n} at most"), ", M at most"));
+    assert_eq!(most, expected);
+    run.wait()?;
     Ok(())
 }
