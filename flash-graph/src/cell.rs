@@ -404,7 +404,6 @@ impl<N: Node> Cell for NodeCell<N> {
         let gates = Gates::default();
         out.flush(Flush(Way::Bind(core, &gates)));
         let mut gates = gates.into_inner();
-        gates.retain(|(_, gate)| gate.capacity() != usize::MAX);
         gates.sort_by_key(|(node, _)| *node);
         gates.dedup_by(|(_, a), (_, b)| Arc::ptr_eq(a, b));
         let inboxes: Box<[_]> = std::mem::take(&mut *lock(&self.inboxes)).into();

@@ -16,22 +16,18 @@ pub(crate) struct Picture {
 }
 
 struct Drawn {
-    name: String,
     ports: Vec<String>,
     kind: Kind,
 }
 
 impl Picture {
     pub(crate) fn of(plan: &mut Plan) -> Picture {
-        let nodes = plan.nodes.iter().map(|node| Drawn {
-            name: node.name.clone(),
-            ports: node.ports.clone(),
-            kind: node.kind,
-        });
+        let nodes = plan.nodes.iter_mut();
+        let nodes = nodes.map(|node| Drawn { ports: std::mem::take(&mut node.ports), kind: node.kind });
         Picture {
-            name: plan.name.clone(),
+            name: std::mem::take(&mut plan.name),
             nodes: nodes.collect(),
-            inputs: plan.inputs.iter().map(|(name, _)| name.clone()).collect(),
+            inputs: plan.inputs.iter_mut().map(|(name, _)| std::mem::take(name)).collect(),
             edges: std::mem::take(&mut plan.edges),
         }
     }
@@ -49,7 +45,7 @@ impl Picture {
             let taken: u64 = inboxes.iter().map(|inbox| inbox.taken).sum();
             let waiting: usize = inboxes.iter().map(|inbox| inbox.len).sum();
             let longest = inboxes.iter().map(|inbox| inbox.longest).max().unwrap_or(0);
-            let mut label = last(&node.name).to_string();
+            let mut label = last(&entry.name).to_string();
             if entry.replicas > 1 {
                 let _ = write!(label, " x {}", entry.replicas);
             }
@@ -61,7 +57,7 @@ impl Picture {
             if node.kind != Kind::Source {
                 let _ = write!(label, "\n{taken} taken, {waiting} waiting, {longest} at most");
             }
-            root.at(&node.name).lines.push(format!("n{index} [shape={shape}, label={}];", quoted(&label)));
+            root.at(&entry.name).lines.push(format!("n{index} [shape={shape}, label={}];", quoted(&label)));
         }
         root.write(&mut text, 1, &mut 0);
         for edge in &self.edges {

@@ -136,6 +136,7 @@ impl<N: Node> NodeCell<N> {
             return typed.0.clone();
         }
         let lane = Arc::new(Lane::new(lock(&self.config).capacity));
+        inboxes.reserve_exact(1);
         inboxes.push(Arc::new(Typed::<T, A>(lane.clone(), PhantomData)));
         lane
     }
@@ -148,9 +149,9 @@ impl Graph {
             plan: RefCell::new(Plan {
                 name: name.to_string(),
                 scopes: Vec::new(),
-                nodes: Vec::new(),
+                nodes: Vec::with_capacity(16),
                 inputs: Vec::new(),
-                edges: Vec::new(),
+                edges: Vec::with_capacity(16),
                 ignored: Vec::new(),
                 limit: None,
                 faults: Vec::new(),
@@ -279,9 +280,9 @@ impl Graph {
     /// Checks and starts the graph.
     ///
     /// # Errors
-    /// [`Refused`](GraphError::Refused) with all that is wrong: outputs and inputs without an edge, nodes that
-    /// nothing reaches, cycles with no way out, several edges that are not of copies from one output, pools
-    /// smaller than a node takes at once, cycles of which all inboxes are bounded.
+    /// [`Refused`](GraphError::Refused) with all that is wrong: outputs and inputs without an edge, nodes
+    /// that nothing reaches, cycles with no way out, several edges that are not of copies from one output,
+    /// pools smaller than a node takes at once, cycles of which all inboxes are bounded.
     pub fn start(self) -> Result<Run, GraphError> {
         let plan = self.plan.into_inner();
         let checked = check::check(&plan)?;

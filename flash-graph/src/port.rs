@@ -82,7 +82,10 @@ impl<T: Send + 'static> Port<T> {
     }
 
     pub(crate) fn connect(&self, target: Target<T>) {
-        lock(&self.edges).push(target);
+        let mut edges = lock(&self.edges);
+        // Most have one.
+        edges.reserve_exact(1);
+        edges.push(target);
     }
 
     /// Fixes its edges, when the graph starts. The edge that takes the datum itself comes last.
@@ -90,7 +93,12 @@ impl<T: Send + 'static> Port<T> {
         let mut targets = std::mem::take(&mut *lock(&self.edges));
         targets.sort_by_key(|target| target.copy.is_none());
         for target in &targets {
-            gates.borrow_mut().push((target.node, target.lane.clone()));
+            // What any number of data fit into keeps nothing waiting.
+            if target.lane.capacity() != usize::MAX {
+                let mut gates = gates.borrow_mut();
+                gates.reserve_exact(1);
+                gates.push((target.node, target.lane.clone()));
+            }
         }
         let _ = self.bound.set(Bound { core: core.clone(), targets: targets.into() });
     }

@@ -140,8 +140,8 @@ impl Run {
         self.inputs.iter().for_each(|input| input.close(&self.core));
     }
 
-    /// A picture of the graph in the language of Graphviz (`dot -Tsvg`): scopes as clusters, and for each node
-    /// how many data it has taken, how many wait before it now, and how many did at most.
+    /// A picture of the graph in the language of Graphviz (`dot -Tsvg`): scopes as clusters, and for each
+    /// node how many data it has taken, how many wait before it now, and how many did at most.
     pub fn dot(&self) -> String {
         self.picture.dot(&self.core)
     }
@@ -152,8 +152,8 @@ impl Run {
         self.core.fail(GraphError::Cancelled);
     }
 
-    /// Closes all inputs, runs the graph to its end, and drops results that were not taken, and the nodes. No
-    /// thread is in a node when it returns.
+    /// Closes all inputs, runs the graph to its end, and drops results that were not taken, and the nodes.
+    /// No thread is in a node when it returns.
     ///
     /// # Errors
     /// What ended the graph before its time.

@@ -1,8 +1,8 @@
 //! The state words: when a node runs, and when it, or the cycle that it is in, has ended.
 //!
 //! A node's [`Word`] counts the data in its inboxes (`pending`), the activations that are on their way to
-//! run, parked, or running (`active`), and what it has begun and not yet emitted (`outstanding`: launches, and
-//! results that wait for their order). A cycle's [`Count`] counts its data, those that run included.
+//! run, parked, or running (`active`), and what it has begun and not yet emitted (`outstanding`: launches,
+//! and results that wait for their order). A cycle's [`Count`] counts its data, those that run included.
 //!
 //! 1. An activation is made by the one change of the word that makes room for it (`add`), and lives until
 //!    `settle` says that there is nothing left for it. So no datum is left lying, and no node runs more than

@@ -33,8 +33,8 @@ const FLOW_GRAPH: Source = Source {
 impl FlowGraph {
     pub fn load(cache: &Path) -> Result<FlowGraph> {
         let library = FLOW_GRAPH.load(cache)?;
-        // SAFETY: the signatures are those of the functions in graph_tbb.cpp, and `load` keeps the library for
-        // ever.
+        // SAFETY: the signatures are those of the functions in graph_tbb.cpp, and `load` keeps the library
+        // for ever.
         unsafe {
             Ok(FlowGraph {
                 chain_ns: *library.get(b"tbb_chain_ns\0")?,

@@ -7,8 +7,18 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 10] =
-    ["flash", "flash-core", "flash-graph", "flash-macros", "flash-cli", "backends", "kernels", "examples", "tests", "xtask"];
+const FOLDERS: [&str; 10] = [
+    "flash",
+    "flash-core",
+    "flash-graph",
+    "flash-macros",
+    "flash-cli",
+    "backends",
+    "kernels",
+    "examples",
+    "tests",
+    "xtask",
+];
 
 #[test]
 fn comments_keep_the_width_of_rustfmt_toml() {
