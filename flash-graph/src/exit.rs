@@ -1,7 +1,7 @@
 //! Outputs of a graph: where data leave it.
 
 use crate::cell::Config;
-use crate::graph::{Ends, PlannedCell, To};
+use crate::graph::{EdgeTo, Ends, PlannedCell};
 use crate::lane::{Filled, Lane, Waiter};
 use crate::schedule::{Cell, Core};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl<T: Send + 'static> Output<T> {
     }
 }
 
-impl<T: Send + 'static> To<T> for Output<T> {
+impl<T: Send + 'static> EdgeTo<T> for Output<T> {
     fn ends(&self) -> Ends<T> {
         Ends { node: self.index, lane: self.cell.lane.clone() }
     }

@@ -88,7 +88,7 @@ pub struct NodeRef<N: Node> {
 }
 
 /// Where an edge may begin: an output of a node, or an input of the graph.
-pub trait From {
+pub trait EdgeFrom {
     /// The type of the data.
     type Item: Send + 'static;
     #[doc(hidden)]
@@ -98,7 +98,7 @@ pub trait From {
 #[doc(hidden)]
 pub struct Begins<'a, T>(pub(crate) &'a Arc<Port<T>>);
 
-impl<T: Send + 'static> From for Out<T> {
+impl<T: Send + 'static> EdgeFrom for Out<T> {
     type Item = T;
     fn begins(&self) -> Begins<'_, T> {
         Begins(self.port())
@@ -110,7 +110,7 @@ impl<T: Send + 'static> From for Out<T> {
     message = "an edge of `{T}` cannot end at `{Self}`",
     label = "expected a node that receives `{T}`, or an output of the graph for it"
 )]
-pub trait To<T> {
+pub trait EdgeTo<T> {
     #[doc(hidden)]
     fn ends(&self) -> Ends<T>;
 }
@@ -121,7 +121,7 @@ pub struct Ends<T> {
     pub(crate) lane: Arc<Lane<T>>,
 }
 
-impl<N: Receive<T>, T: Send + 'static> To<T> for NodeRef<N> {
+impl<N: Receive<T>, T: Send + 'static> EdgeTo<T> for NodeRef<N> {
     fn ends(&self) -> Ends<T> {
         Ends { node: self.index, lane: self.cell.inbox::<T, ByReceive>() }
     }
@@ -225,13 +225,13 @@ impl Graph {
     /// g.edge(&length.out, &twice);
     /// ```
     /// From one output one edge can begin; for others there is [`edge_of_copies`](Self::edge_of_copies).
-    pub fn edge<F: From, R: To<F::Item>>(&self, from: &F, to: &R) {
+    pub fn edge<F: EdgeFrom, R: EdgeTo<F::Item>>(&self, from: &F, to: &R) {
         self.connect(from.begins().0, to.ends(), None);
     }
 
     /// As [`edge`](Self::edge), for a clone of each datum: for all edges but one that begin at the same
     /// output.
-    pub fn edge_of_copies<F: From, R: To<F::Item>>(&self, from: &F, to: &R)
+    pub fn edge_of_copies<F: EdgeFrom, R: EdgeTo<F::Item>>(&self, from: &F, to: &R)
     where
         F::Item: Clone,
     {
@@ -252,7 +252,7 @@ impl Graph {
     }
 
     /// Lets an output lead nowhere: what it emits is dropped.
-    pub fn ignore<F: From>(&self, from: &F) {
+    pub fn ignore<F: EdgeFrom>(&self, from: &F) {
         self.plan.borrow_mut().ignored.push(from.begins().0.origin);
     }
 

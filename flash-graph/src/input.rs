@@ -2,7 +2,7 @@
 
 use crate::cell::Gates;
 use crate::error::PushError;
-use crate::graph::{Begins, From};
+use crate::graph::{Begins, EdgeFrom};
 use crate::lane::Waiter;
 use crate::port::{Origin, Port};
 use crate::schedule::Core;
@@ -22,7 +22,7 @@ impl<T: Send + 'static> Input<T> {
     }
 }
 
-impl<T: Send + 'static> From for Input<T> {
+impl<T: Send + 'static> EdgeFrom for Input<T> {
     type Item = T;
     fn begins(&self) -> Begins<'_, T> {
         Begins(&self.cell.port)

@@ -51,7 +51,7 @@ mod workers;
 pub use devices::{Route, Router, devices_of};
 pub use error::{Error, GraphError, PushError};
 pub use exit::Output;
-pub use graph::{From, Graph, NodeRef, To};
+pub use graph::{EdgeFrom, EdgeTo, Graph, NodeRef};
 pub use input::Input;
 pub use node::{Cx, Later, Node, Receive};
 pub use nodes::{ClosureOf, Source};

@@ -2,7 +2,7 @@
 
 use crate::cell::{Accept, Inbox};
 use crate::error::Error;
-use crate::graph::{Ends, From, Graph, Kind, NodeRef};
+use crate::graph::{EdgeFrom, Ends, Graph, Kind, NodeRef};
 use crate::lane::{Filled, lock};
 use crate::node::{Cx, Node, Receive};
 use crate::port::{Out, Outputs};
@@ -133,7 +133,7 @@ impl Graph {
 
     /// A node that pairs data with equal keys, each with one other, and emits the pair. What is without a
     /// partner at the end is an error.
-    pub fn join<A: From, B: From, K, FA, FB>(
+    pub fn join<A: EdgeFrom, B: EdgeFrom, K, FA, FB>(
         &self,
         name: &str,
         (a, b): (&A, &B),

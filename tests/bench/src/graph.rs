@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use flash_graph::{Cx, Graph, Input, Out, Output, Pool, Pooled, Run};
 use std::ffi::{c_int, c_long};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -257,8 +258,17 @@ fn slow_consumer() -> Result<f64> {
         Ok(())
     });
     let fill = fill.takes(&tiles, 1);
-    let consume = g.map("consume", |tile: Pooled<Vec<u8>>| {
+    // Of the resident memory, in MiB.
+    let most = Arc::new(Mutex::new(0.0));
+    let (greatest, mut consumed) = (most.clone(), 0u32);
+    let consume = g.map("consume", move |tile: Pooled<Vec<u8>>| {
         thread::sleep(Duration::from_micros(100));
+        consumed += 1;
+        if consumed.is_multiple_of(64) {
+            let now = status("VmRSS").expect("the status of the process");
+            let mut most = greatest.lock().expect("nothing panics with it");
+            *most = f64::max(*most, now);
+        }
         tile.iter().map(|&x| x as usize).sum::<usize>()
     });
     g.edge(&input, &fill);
@@ -269,9 +279,9 @@ fn slow_consumer() -> Result<f64> {
     run.push_all(&input, (0..3072).map(|i| i as u8))?;
     run.close();
     ensure!(run.results(&sums).count() == 3072, "each tile has a sum");
-    let after = status("VmHWM")?.min(status("VmRSS")?.max(before));
     run.wait()?;
-    Ok(after - before)
+    let most = *most.lock().expect("nothing panics with it");
+    Ok(most - before)
 }
 
 fn idle() -> Result<f64> {
