@@ -7,9 +7,15 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let to = PathBuf::from(env::var_os("OUT_DIR").expect("cargo runs this"));
-    for page in
-        ["README.md", "docs/start.md", "docs/devices.md", "docs/opencl.md", "docs/cuda.md", "docs/tasks.md"]
-    {
+    for page in [
+        "README.md",
+        "docs/start.md",
+        "docs/devices.md",
+        "docs/opencl.md",
+        "docs/cuda.md",
+        "docs/tasks.md",
+        "docs/graphs.md",
+    ] {
         let page = root.join(page);
         println!("cargo::rerun-if-changed={}", page.display());
         let text = fs::read_to_string(&page)?;

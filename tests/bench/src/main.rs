@@ -9,6 +9,7 @@ mod diffusion;
 mod dispatch;
 mod driver;
 mod gpu;
+mod graph;
 mod kernels;
 mod nbody;
 mod opencl;
@@ -34,10 +35,11 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 10] = [
+const BENCHMARKS: [(&str, Measure); 11] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
     ("async", |peers, _| asynchronous::rows(peers)),
     ("tasks", |peers, _| tasks::rows(peers)),
+    ("graph", |peers, _| graph::rows(peers)),
     ("nbody", |peers, _| nbody::rows(peers)),
     ("diffusion", |peers, _| diffusion::rows(peers)),
     ("overhead", |peers, _| overhead::rows(peers)),

@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libloading::Library;
 
 use crate::diffusion::Diffusion;
+use crate::graph::FlowGraph;
 use crate::nbody::NBody;
 use crate::overhead::Shares;
 use crate::portability::c::{self, Kernels};
@@ -48,6 +49,8 @@ pub struct Peers {
     pub openmp_tasks: Option<OpenMpTasks>,
     /// Tasks of StarPU.
     pub starpu: Option<StarPu>,
+    /// Flow graphs of oneTBB.
+    pub graph: Option<FlowGraph>,
     /// Streaming loops in C, over gcc's OpenMP.
     pub stream: Option<Stream>,
     /// Gravity in C, over gcc's OpenMP.
@@ -82,6 +85,7 @@ impl Peers {
             tasks: or_without("oneTBB's tasks", TbbTasks::load(&cache))?,
             openmp_tasks: or_without("gcc's OpenMP tasks", OpenMpTasks::load(&cache))?,
             starpu: or_without("StarPU", StarPu::load(&cache))?,
+            graph: or_without("oneTBB's flow graph", FlowGraph::load(&cache))?,
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
             diffusion: or_without("diffusion in C", Diffusion::load(&cache))?,

@@ -9,6 +9,8 @@ mod asynchronous;
 #[cfg(all(test, feature = "loom"))]
 mod event;
 #[cfg(all(test, feature = "loom"))]
+mod graph;
+#[cfg(all(test, feature = "loom"))]
 mod incoming;
 #[cfg(all(test, feature = "loom"))]
 mod lanes;

@@ -7,12 +7,14 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 14] = [
     "flash",
     "flash-types",
     "flash-backend",
     "flash-core",
     "flash-conformance",
+    "flash-graph",
+    "flash-tasks",
     "flash-macros",
     "flash-cli",
     "backends",

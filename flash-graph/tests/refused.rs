@@ -1,0 +1,6 @@
+//! What the compiler refuses, and how it reads.
+
+#[test]
+fn wrong_edges_are_refused() {
+    trybuild::TestCases::new().compile_fail("compile-fail/*.rs");
+}
