@@ -145,8 +145,8 @@ impl<'a, T: Number> Triangle<'a, T> {
         PANEL.set(Some(kept));
     }
 
-    /// Solves a block of unknowns, from `first` on, of several systems side by side. Per unknown, the triangle
-    /// has its factors.
+    /// Solves a block of unknowns, from `first` on, of several systems side by side. Per unknown, the
+    /// triangle has its factors.
     #[inline(always)]
     fn lines(&self, first: usize, triangle: &[T], lines: &mut [[T; SIDE]]) {
         let n = lines.len();
