@@ -549,8 +549,8 @@ impl Own {
         unsafe { self.goal.get().as_ref() }.is_some_and(Waiter::is_done)
     }
 
-    /// A worker that was in the middle of something of rayon's when it was called for its mail has not come, and
-    /// goes to sleep without a look. True if there is one such, which is called once more.
+    /// A worker that was in the middle of something of rayon's when it was called for its mail has not come,
+    /// and goes to sleep without a look. True if there is one such, which is called once more.
     fn calls_again(&self) -> bool {
         let sleeps = |thread: &&&Shared| {
             thread.has_mail.load(Ordering::Relaxed) && thread.rest.load(Ordering::Relaxed) == IDLE
@@ -740,7 +740,8 @@ impl Own {
         }
         self.waiting_turn.borrow_mut().extend(self.held.borrow_mut().drain(..));
         self.until.set(until);
-        (self.goal.set(before.0), self.filter.set(before.1));
+        self.goal.set(before.0);
+        self.filter.set(before.1);
         self.context.set(context);
     }
 }

@@ -74,9 +74,9 @@ fn forbidden() -> bool {
 /// the scope, join or graph that it waits for.
 ///
 /// For code that waits in a way of its own and calls back meanwhile, such as a parallel iterator of rayon
-/// whose jobs use tasks. While rayon waits on a thread, it runs its own jobs there, and cannot let a suspended
-/// task of that thread go on. If such a job left the stack, the thread might begin a task that then waits for
-/// the job to end.
+/// whose jobs use tasks. While rayon waits on a thread, it runs its own jobs there, and cannot let a
+/// suspended task of that thread go on. If such a job left the stack, the thread might begin a task that then
+/// waits for the job to end.
 ///
 /// # Examples
 /// ```
@@ -84,7 +84,8 @@ fn forbidden() -> bool {
 /// let sum = flash_tasks::scope(|s| {
 ///     let task = s.spawn(|| {
 ///         flash_tasks::unsuspended(|| {
-///             (0..100_u64).into_par_iter().map(|i| flash_tasks::join(|| i, || 2 * i)).map(|(a, b)| a + b).sum::<u64>()
+///             let both = |i| flash_tasks::join(|| i, || 2 * i);
+///             (0..100_u64).into_par_iter().map(both).map(|(a, b)| a + b).sum::<u64>()
 ///         })
 ///     });
 ///     task.wait()

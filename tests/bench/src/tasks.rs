@@ -1,5 +1,5 @@
-//! What tasks cost, beside rayon, oneTBB, OpenMP and StarPU: Fibonacci numbers, independent tasks, a chain, and
-//! the tasks of a Cholesky factorisation.
+//! What tasks cost, beside rayon, oneTBB, OpenMP and StarPU: Fibonacci numbers, independent tasks, a chain,
+//! and the tasks of a Cholesky factorisation.
 
 use crate::peers::{Peers, Source, int, long};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
@@ -50,8 +50,8 @@ impl TbbTasks {
             libraries: &["-ltbb"],
         };
         let library = source.load(cache)?;
-        // SAFETY: the signatures are those of the functions in tasks_tbb.cpp, and `load` keeps the library for
-        // ever.
+        // SAFETY: the signatures are those of the functions in tasks_tbb.cpp, and `load` keeps the library
+        // for ever.
         unsafe {
             Ok(TbbTasks {
                 fib_ns: *library.get(b"tbb_fib_ns\0")?,

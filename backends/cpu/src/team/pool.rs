@@ -460,7 +460,8 @@ impl Shared {
     }
 }
 
-/// Where the stack is in a job that rayon's own loop runs, in bytes from its end. 0: as in a thread's first job.
+/// Where the stack is in a job that rayon's own loop runs, in bytes from its end. 0: as in a thread's first
+/// job.
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds out [`DEPTH`], on a thread of rayon that runs nothing else.

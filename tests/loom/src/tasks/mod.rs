@@ -1,5 +1,5 @@
-//! Tasks: that no task is left lying while a worker sleeps, and that the last one to know a task frees it. The
-//! files under test are included in place.
+//! Tasks: that no task is left lying while a worker sleeps, and that the last one to know a task frees it.
+//! The files under test are included in place.
 
 #[path = "../../../../flash-tasks/src/done.rs"]
 mod done;
