@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// The most data of a batch.
 const BATCH: usize = 256;
+/// A batch of at least this many data is timed, and each batch of a node that may not have as many.
+const TIMED: usize = 8;
 /// The time that a batch should take at most, so that what it emits is not kept long.
 const BATCH_NS: u64 = 10_000;
 /// The default capacity of an inbox.
@@ -342,7 +344,8 @@ impl<N: Node> Replica<N> {
             // The next activation counts what is left.
             core.nodes[index as usize].word.take(taken as u32);
         }
-        let timed = self.batch < BATCH || taken >= 8 || self.turn.is_multiple_of(64);
+        // Looking at the clock takes longer than a datum may.
+        let timed = self.batch < TIMED || taken >= TIMED || self.turn.is_multiple_of(64);
         let start = timed.then(Instant::now);
         let Replica { node, out, number, buffers, grants, .. } = self;
         let (number, pools) = (*number, &live.pools);

@@ -2,7 +2,7 @@
 
 use crate::component::Component;
 use crate::error::GraphError;
-use crate::graph::{Kind, Plan};
+use crate::graph::{Edge, Kind, Plan};
 use crate::port::Origin;
 use crate::word::{Count, MOST_REPLICAS};
 use petgraph::algo::tarjan_scc;
@@ -62,7 +62,7 @@ pub(crate) fn check(plan: &Plan) -> Result<Checked, GraphError> {
     for _ in &plan.nodes {
         digraph.add_node(());
     }
-    let between = |edge: &crate::graph::Edge| match edge.from {
+    let between = |edge: &Edge| match edge.from {
         Origin::Output(from, _) => Some((from, edge.to)),
         Origin::Input(_) => None,
     };
@@ -120,8 +120,11 @@ pub(crate) fn check(plan: &Plan) -> Result<Checked, GraphError> {
 
 /// Outputs and inputs without an edge, or with several that take the datum itself.
 fn edges(plan: &Plan, faults: &mut Vec<String>) {
+    let mut sorted: Vec<&Edge> = plan.edges.iter().collect();
+    sorted.sort_by_key(|edge| edge.from);
     let mut look = |origin: Origin, what: &dyn Fn() -> String| {
-        let from = || plan.edges.iter().filter(|edge| edge.from == origin);
+        let first = sorted.partition_point(|edge| edge.from < origin);
+        let from = || sorted[first..].iter().take_while(|edge| edge.from == origin);
         let owners = from().filter(|edge| !edge.copies).count();
         if from().next().is_none() {
             if !plan.ignored.contains(&origin) {

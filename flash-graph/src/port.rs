@@ -56,7 +56,7 @@ pub(crate) struct Port<T> {
 }
 
 /// Where an edge begins.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     /// A node, and which of its outputs.
     Output(u32, usize),
