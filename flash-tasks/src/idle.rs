@@ -36,8 +36,8 @@ impl Part {
 
 impl Activity {
     /// True if a thread should be woken for a task that this thread has just published: a worker, as none
-    /// searches, and fewer than `limit` threads are active, or no worker is, as threads that wait may do so in
-    /// a way of their own; or one that sleeps, if it may run the task.
+    /// searches, and fewer than `limit` threads are active, or no worker is, as threads that wait may do so
+    /// in a way of their own; or one that sleeps, if it may run the task.
     #[inline]
     pub(crate) fn wanted(&self, limit: u64) -> bool {
         fence(Ordering::SeqCst);

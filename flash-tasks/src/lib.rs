@@ -9,9 +9,10 @@
 //! | shared values, limits | [`Mutex`], [`Condvar`], [`Semaphore`] |
 //! | futures | [`spawn_async`], [`block_on`] |
 //!
-//! Tasks run on the threads that run kernels on the CPU, asynchronous pipelines and functions of the host, and
-//! on the thread that waits for them. A task that waits is *suspended*: its thread runs other tasks. It goes on
-//! on the same thread, so it may hold what is not `Send`. README.md beside this crate has the design.
+//! Tasks run on the threads that run kernels on the CPU, asynchronous pipelines and functions of the host,
+//! and on the thread that waits for them. A task that waits is *suspended*: its thread runs other tasks. It
+//! goes on on the same thread, so it may hold what is not `Send`. README.md in this crate's folder has the
+//! design.
 
 mod done;
 mod error;

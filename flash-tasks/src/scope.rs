@@ -73,8 +73,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 // `Scope::place` finds out.
 unsafe impl Sync for Scope<'_, '_> {}
 
-/// Calls `f`, and returns when it and all tasks spawned in the scope have ended. The calling thread runs tasks
-/// of the scope meanwhile. Inside a kernel, a spawn runs its task at once.
+/// Calls `f`, and returns when it and all tasks spawned in the scope have ended. The calling thread runs
+/// tasks of the scope meanwhile. Inside a kernel, a spawn runs its task at once.
 ///
 /// # Errors
 /// The first error of a task whose handle was dropped. Errors of tasks that were waited for are their

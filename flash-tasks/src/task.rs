@@ -141,8 +141,8 @@ impl<F: FnOnce() -> T, T> TaskCell<F, T> {
     #[inline]
     unsafe fn run_body(cell: NonNull<Self>, own: &'static Own) {
         let cell = cell.as_ptr();
-        // SAFETY: the cell is alive, as it has not ended. Only this thread touches its content until then, and
-        // its content is the function still.
+        // SAFETY: the cell is alive, as it has not ended. Only this thread touches its content until then,
+        // and its content is the function still.
         let (header, function) = unsafe {
             (&(*cell).header, ManuallyDrop::into_inner((&raw const (*(*cell).content.get()).function).read()))
         };

@@ -323,8 +323,8 @@ impl Own {
         }))
     }
 
-    /// What this thread does from now on belongs to a scope, a join or a graph. The context of before is to be
-    /// given to [`ends`](Self::ends).
+    /// What this thread does from now on belongs to a scope, a join or a graph. The context of before is to
+    /// be given to [`ends`](Self::ends).
     #[inline]
     pub(crate) fn begins(&self) -> Before {
         let context = self.context.get();
