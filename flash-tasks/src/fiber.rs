@@ -3,11 +3,11 @@
 //! A fiber runs one task after another, without a switch between them. Only a task that waits switches: the
 //! fiber is kept by what it waits for, and the thread goes on with another fiber. A fiber is tied to the
 //! thread that made it, because code on its stack may have taken the address of a thread-local, or hold a
-//! guard or an `Rc`. Its stack is as large as that of a worker, so what runs there runs here; memory is taken when
-//! it is first used.
+//! guard or an `Rc`. Its stack is as large as that of a worker, so what runs there runs here; memory is
+//! taken when it is first used.
 //!
-//! *Invariant.* A fiber is resumed by its own thread only, and while it is suspended one thing only refers to
-//! it: the thread's list of idle ones, its list of those that wait for a turn, a `Waiter`, or mail.
+//! *Invariant.* A fiber is resumed by its own thread only, and while it is suspended one thing only refers
+//! to it: the thread's list of idle ones, its list of those that wait for a turn, a `Waiter`, or mail.
 
 use crate::thread::{Own, Root};
 use corosensei::stack::{DefaultStack, Stack};

@@ -1,12 +1,12 @@
 //! Task graphs: tasks with the data that they read and write, run in any order that keeps the results of the
 //! order in which they were given; kept, and run again without being built.
 //!
-//! A task waits for the last writer of what it reads, and for the last writer and all readers since of what it
-//! writes. Edges lead from earlier tasks to later ones, so there is no circle.
+//! A task waits for the last writer of what it reads, and for the last writer and all readers since of what
+//! it writes. Edges lead from earlier tasks to later ones, so there is no circle.
 //!
 //! A run counts down, for each task, the tasks that it waits for, and for the run, the tasks that nothing
-//! waits for (*sinks*): when these have ended, all have. Sinks are counted in blocks, so that threads that run
-//! different ends of many independent tasks do not write the same line.
+//! waits for (*sinks*): when these have ended, all have. Sinks are counted in blocks, so that threads that
+//! run different ends of many independent tasks do not write the same line.
 
 use crate::error::TaskError;
 use crate::thread::{Context, Job, JobHeader, Own, lock};

@@ -2,8 +2,8 @@
 //!
 //! *Invariant.* No task is left lying while a thread sleeps that may run it. A thread that makes a task
 //! available ([`Activity::wanted`]) publishes it, then looks at the counts. A thread that finds nothing
-//! ([`Activity::leave`]) takes itself out of the counts, then looks at the queues for the last time. Both have
-//! a full fence in between, so one of the two sees the other. Model-checked (`tests/loom`).
+//! ([`Activity::leave`]) takes itself out of the counts, then looks at the queues for the last time. Both
+//! have a full fence in between, so one of the two sees the other. Model-checked (`tests/loom`).
 //!
 //! A thread that searches will find the task, or another one, and then it wakes the next
 //! ([`Activity::found`]). So at most one worker is woken at a time, and none while one searches.
