@@ -34,5 +34,5 @@ pub use graph::{Datum, TaskGraph, TaskId};
 pub use locks::{Condvar, Mutex, MutexGuard, Permit, Semaphore};
 pub use scope::{Scope, Spawn, join, scope};
 pub use task::{Priority, State, Task, cancelled, name};
-pub use thread::set_limit;
+pub use thread::{set_limit, worker_count};
 pub use wait::{unsuspended, until, yield_now};

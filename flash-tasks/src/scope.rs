@@ -195,6 +195,13 @@ impl<'scope> Spawn<'scope, '_> {
         self
     }
 
+    /// Binds it to one worker, by its index, from 0 to [`worker_count`](crate::worker_count) and round: tasks
+    /// of one index run on one thread, in the order of their spawns. Their priority does not count.
+    pub fn on_worker(mut self, worker: usize) -> Self {
+        self.extra.worker = Some(worker);
+        self
+    }
+
     /// Calls a function at each change of its state, on the thread where it happens.
     pub fn on_change(mut self, callback: impl Fn(State) + Send + Sync + 'static) -> Self {
         self.extra.callback = Some(Arc::new(callback));

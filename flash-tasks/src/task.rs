@@ -8,7 +8,7 @@ use crate::done::{Done, Handle};
 use crate::error::TaskError;
 use crate::node::Node;
 use crate::scope::ScopeState;
-use crate::thread::{Context, Job, JobHeader, LATER, Own, URGENT, inject};
+use crate::thread::{Context, Job, JobHeader, LATER, Own, URGENT, bind, inject};
 use crate::wait::Waiter;
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -50,6 +50,7 @@ pub(crate) type Callback = Arc<dyn Fn(State) + Send + Sync>;
 pub(crate) struct Extra {
     pub(crate) name: Option<Box<str>>,
     pub(crate) priority: Priority,
+    pub(crate) worker: Option<usize>,
     pub(crate) callback: Option<Callback>,
 }
 
@@ -236,7 +237,8 @@ where
     T: Send + 'scope,
 {
     let Place { own, root, parent, scope } = place;
-    let priority = extra.as_ref().map_or(Priority::Normal, |extra| extra.priority);
+    let (priority, worker) =
+        extra.as_ref().map_or((Priority::Normal, None), |extra| (extra.priority, extra.worker));
     let cell = Box::leak(Box::<TaskCell<F, T>>::new_uninit());
     let cell = NonNull::from(cell.write(TaskCell {
         header: Header {
@@ -265,10 +267,11 @@ where
         own.context.set(context);
         return task;
     }
-    match priority {
-        Priority::Normal => own.push(job),
-        Priority::High => inject(job, &URGENT),
-        Priority::Low => inject(job, &LATER),
+    match (worker, priority) {
+        (Some(worker), _) => bind(job, worker),
+        (None, Priority::Normal) => own.push(job),
+        (None, Priority::High) => inject(job, &URGENT),
+        (None, Priority::Low) => inject(job, &LATER),
     }
     task
 }

@@ -84,6 +84,8 @@ pub(crate) struct Shared {
     mail: Mutex<VecDeque<Ready>>,
     has_mail: AtomicBool,
     rest: AtomicU8,
+    /// The index of the worker that it is.
+    index: AtomicUsize,
     /// What it runs while it waits: see `Own::filter`.
     filter: AtomicU64,
     thread: Mutex<Option<Thread>>,
@@ -113,6 +115,8 @@ pub(crate) struct Own {
     active: Cell<bool>,
     /// It runs tasks as a worker.
     worker: Cell<bool>,
+    /// The index of the worker that it is, once it has been one.
+    index: Cell<Option<usize>>,
     /// When the worker leaves the tasks for a moment.
     until: Cell<Option<Instant>>,
     victims: RefCell<Victims>,
@@ -171,6 +175,24 @@ pub(crate) static LATER: Shelf = Shelf::new();
 /// Others of no thread's queue.
 pub(crate) static SHARED: Shelf = Shelf::new();
 
+/// Tasks of one worker each, by its index.
+fn bound() -> &'static [Shelf] {
+    static BOUND: OnceLock<Box<[Shelf]>> = OnceLock::new();
+    BOUND.get_or_init(|| (0..worker_count()).map(|_| Shelf::new()).collect())
+}
+
+/// Queues a job that one worker runs: that of the index, which counts round.
+pub(crate) fn bind(job: Job, worker: usize) {
+    if flash_core::fork::is_child() {
+        // No worker is here.
+        return inject(job, &SHARED);
+    }
+    let bound = bound();
+    bound[worker % bound.len()].push(job);
+    // Workers cannot be addressed.
+    workers::wake_all();
+}
+
 /// A queue that all threads share, first in first out.
 pub(crate) struct Shelf {
     jobs: Mutex<VecDeque<Job>>,
@@ -218,7 +240,8 @@ fn limit() -> u64 {
     }
 }
 
-pub(crate) fn worker_count() -> usize {
+/// The number of workers that run tasks, started or not. Threads that wait run tasks, too.
+pub fn worker_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(workers::count)
 }
@@ -299,6 +322,7 @@ impl Own {
             mail: Mutex::new(VecDeque::new()),
             has_mail: AtomicBool::new(false),
             rest: AtomicU8::new(AWAKE),
+            index: AtomicUsize::new(usize::MAX),
             filter: AtomicU64::new(0),
             thread: Mutex::new(None),
         }));
@@ -316,6 +340,7 @@ impl Own {
             stays: Cell::new(false),
             active: Cell::new(false),
             worker: Cell::new(false),
+            index: Cell::new(None),
             until: Cell::new(None),
             victims: RefCell::new(Victims { version: 0, threads: Arc::from([]) }),
             random: Cell::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1)),
@@ -422,7 +447,7 @@ impl Own {
     #[inline]
     pub(crate) fn next(&self) -> Option<Job> {
         let filter = self.filter.get();
-        if let Some(job) = URGENT.pop(filter) {
+        if let Some(job) = URGENT.pop(filter).or_else(|| self.bound()?.pop(filter)) {
             return Some(self.found(job));
         }
         while let Some(job) = self.queue.pop() {
@@ -431,6 +456,12 @@ impl Own {
             }
         }
         self.search()
+    }
+
+    /// The tasks that only this thread runs, if it is a worker.
+    #[inline]
+    fn bound(&self) -> Option<&'static Shelf> {
+        self.index.get().map(|index| &bound()[index])
     }
 
     /// True if this thread may run the job. If not, it is given to the workers.
@@ -521,6 +552,7 @@ impl Own {
     fn has_work(&self) -> bool {
         self.shared.has_mail.load(Ordering::Acquire)
             || !self.waiting_turn.borrow().is_empty()
+            || self.bound().is_some_and(|bound| !bound.is_empty())
             || (!beyond_limit() && self.any_queued())
     }
 
@@ -549,11 +581,13 @@ impl Own {
         unsafe { self.goal.get().as_ref() }.is_some_and(Waiter::is_done)
     }
 
-    /// A worker that was in the middle of something of rayon's when it was called for its mail has not come,
-    /// and goes to sleep without a look. True if there is one such, which is called once more.
+    /// A worker that was in the middle of something of rayon's when it was called for what only it may do has
+    /// not come, and goes to sleep without a look. True if there is one such, which is called once more.
     fn calls_again(&self) -> bool {
         let sleeps = |thread: &&&Shared| {
-            thread.has_mail.load(Ordering::Relaxed) && thread.rest.load(Ordering::Relaxed) == IDLE
+            let bound = bound().get(thread.index.load(Ordering::Relaxed));
+            let has_work = thread.has_mail.load(Ordering::Relaxed) || bound.is_some_and(|b| !b.is_empty());
+            has_work && thread.rest.load(Ordering::Relaxed) == IDLE
         };
         let any = self.victims().iter().any(|thread| sleeps(&thread));
         if any {
@@ -854,7 +888,13 @@ struct Tasks;
 
 impl Source for Tasks {
     fn run_one(&self) -> bool {
+        static WORKERS: AtomicUsize = AtomicUsize::new(0);
         let own = Own::here();
+        if own.index.get().is_none() && !workers::is_extra() {
+            let index = WORKERS.fetch_add(1, Ordering::Relaxed);
+            own.index.set((index < worker_count()).then_some(index));
+            own.shared.index.store(index, Ordering::Relaxed);
+        }
         if !own.has_work() {
             own.shared.rest.store(IDLE, Ordering::SeqCst);
             fence(Ordering::SeqCst);

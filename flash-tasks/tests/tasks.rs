@@ -229,6 +229,30 @@ fn callbacks_tell_each_change() {
 }
 
 #[test]
+fn tasks_of_one_worker_run_on_one_thread() {
+    let threads = Mutex::new(std::collections::HashMap::new());
+    scope(|s| {
+        for i in 0..400 {
+            let (threads, worker) = (&threads, i % (2 * flash_tasks::worker_count()));
+            let task = s.task().on_worker(worker).spawn(move || {
+                yield_now();
+                let of_worker = worker % flash_tasks::worker_count();
+                let here = std::thread::current().id();
+                assert_eq!(*threads.lock().entry(of_worker).or_insert(here), here);
+            });
+            // Some are waited for by a thread that must not run them.
+            if i % 7 == 0 {
+                task.wait().unwrap();
+            }
+        }
+    })
+    .unwrap();
+    let threads = threads.into_inner();
+    let different: std::collections::HashSet<_> = threads.values().collect();
+    assert_eq!((threads.len(), different.len()), (flash_tasks::worker_count(), threads.len()));
+}
+
+#[test]
 fn a_mutex_has_one_owner_across_suspensions() {
     let (value, inside) = (Mutex::new(0), AtomicUsize::new(0));
     scope(|s| {
