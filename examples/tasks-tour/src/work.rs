@@ -168,7 +168,7 @@ pub fn jacobi() -> Result<String> {
     let mean = together.iter().sum::<f64>() / together.len() as f64;
     return Ok(format!("{N}^3, {STEPS} steps in bands of {BAND}: mean {mean:.4}"));
 
-    /// The mean of the six points beside each inner point, for the planes of `new`, of which the first is `x0`.
+    /// The mean of the six points beside each inner point, for the planes of `new`: the first is plane `x0`.
     fn step_of(new: &mut [f64], x0: usize, old: impl Fn(usize, usize) -> f64) {
         for (dx, plane) in new.chunks_mut(N * N).enumerate() {
             let x = x0 + dx;
