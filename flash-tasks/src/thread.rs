@@ -274,8 +274,13 @@ impl Drop for GivesBack {
         let own = OWN.replace(ptr::null());
         // SAFETY: `here` made it, and it lives for ever.
         let Some(own) = (unsafe { own.as_ref() }) else { return };
+        let mut any = false;
         while let Some(job) = own.queue.pop() {
-            inject(job, &SHARED);
+            SHARED.push(job);
+            any = true;
+        }
+        if any {
+            workers::wake(1);
         }
         *lock(&own.shared.thread) = None;
         if let Some(threads) = lock(&THREADS).as_mut() {
@@ -439,7 +444,8 @@ impl Own {
         {
             self.queue.push(second);
         }
-        self.queue.push(newest);
+        // A worker may have looked meanwhile.
+        self.push_own(newest);
         second == Some(job)
     }
 
@@ -653,9 +659,8 @@ impl Own {
                 let part = self.part();
                 ACTIVITY.leave(part);
                 let sleep = Duration::from_micros(u64::from(in_vain - 255)).min(LONGEST_SLEEP);
-                // Mail and work that is announced end the sleep of a thread that is parked.
-                self.shared.rest.store(PARKED, Ordering::SeqCst);
-                fence(Ordering::SeqCst);
+                // Mail ends the sleep.
+                self.parks();
                 if !self.shared.has_mail.load(Ordering::Relaxed) {
                     std::thread::park_timeout(sleep);
                 }
@@ -689,8 +694,7 @@ impl Own {
     }
 
     /// Goes on with a fiber that waited, unless it is of another root than this thread waits for. Such a one
-    /// began before the wait, and may be what the wait's end depends on: on top of the wait it would be below
-    /// nothing that ends first.
+    /// began before the wait: on top of it, it might wait for what comes after.
     fn resume(&'static self, fiber: NonNull<Fiber>) {
         let filter = self.filter.get();
         // SAFETY: the fiber is alive, and this thread's.
@@ -803,11 +807,17 @@ impl Own {
         self.context.set(context);
     }
 
+    /// From now on this thread has to be unparked.
+    fn parks(&self) {
+        self.shared.filter.store(self.filter.get(), Ordering::Relaxed);
+        self.shared.rest.store(PARKED, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
     /// Sleeps until what this thread waits for is done, it has mail, or there may be a task for it.
     #[cold]
     fn sleep(&self, waiter: &Waiter) {
-        self.shared.filter.store(self.filter.get(), Ordering::Relaxed);
-        self.shared.rest.store(PARKED, Ordering::SeqCst);
+        self.parks();
         ACTIVITY.change(self.part(), Part::SLEEPS);
         // The last look.
         match self.next() {
