@@ -222,6 +222,11 @@ impl Shelf {
         job
     }
 
+    /// True if there is one of a root.
+    fn has(&self, root: Root) -> bool {
+        !self.is_empty() && lock(&self.jobs).iter().any(|job| job.root() == root)
+    }
+
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
@@ -452,8 +457,17 @@ impl Own {
     /// The next job for this thread. Called by fibers.
     #[inline]
     pub(crate) fn next(&self) -> Option<Job> {
+        if let Some(job) = self.bound().and_then(|bound| bound.pop(self.filter.get())) {
+            return Some(self.found(job));
+        }
+        self.next_of_any()
+    }
+
+    /// As [`next`](Self::next), of those that are not bound to this thread.
+    #[inline]
+    fn next_of_any(&self) -> Option<Job> {
         let filter = self.filter.get();
-        if let Some(job) = URGENT.pop(filter).or_else(|| self.bound()?.pop(filter)) {
+        if let Some(job) = URGENT.pop(filter) {
             return Some(self.found(job));
         }
         while let Some(job) = self.queue.pop() {
@@ -820,13 +834,11 @@ impl Own {
         self.parks();
         ACTIVITY.change(self.part(), Part::SLEEPS);
         // The last look.
-        match self.next() {
+        let bound = self.bound().is_some_and(|bound| bound.has(self.filter.get()));
+        match self.next_of_any() {
             Some(job) => self.queue.push(job),
-            None => {
-                if !waiter.is_done() && !self.shared.has_mail.load(Ordering::SeqCst) {
-                    self.rest(waiter);
-                }
-            }
+            None if bound || waiter.is_done() || self.shared.has_mail.load(Ordering::SeqCst) => {}
+            None => self.rest(waiter),
         }
         self.shared.rest.store(AWAKE, Ordering::Relaxed);
         ACTIVITY.change(Part::SLEEPS, self.part());

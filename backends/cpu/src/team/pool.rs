@@ -92,6 +92,8 @@ const NESTED: usize = 512;
 thread_local! {
     /// The member that this thread is: the address of its pool, and its number.
     static MEMBER: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// This thread is there to find out [`DEPTH`].
+    static MEASURES: Cell<bool> = const { Cell::new(false) };
     /// The [`depth`] at which the thread attended with only rayon's loop below.
     static LEAST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
@@ -464,16 +466,19 @@ impl Shared {
 /// job.
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds out [`DEPTH`], on a thread of rayon that runs nothing else.
+/// Finds out [`DEPTH`], on a thread of rayon that runs nothing else, by attending on the way that all take.
 #[cold]
 fn measure_depth() {
     let Ok(pool) = ThreadPoolBuilder::new().num_threads(1).build() else { return };
-    let (send, receive) = std::sync::mpsc::channel();
     let pool = Rayon::Own(pool);
-    pool.broadcast(move |_| {
-        let _ = send.send(depth().unwrap_or(0));
+    let shared = Shared::new(&[1], Duration::ZERO);
+    let (send, receive) = std::sync::mpsc::channel();
+    pool.broadcast(move |index| {
+        MEASURES.set(true);
+        shared.attend(index);
+        let _ = send.send(());
     });
-    DEPTH.store(receive.recv().unwrap_or(0), Ordering::Relaxed);
+    let _ = receive.recv();
 }
 
 /// Where the calling thread's stack is, in bytes from its end. `None`: this is another stack.
@@ -490,6 +495,10 @@ fn depth() -> Option<usize> {
 #[inline(never)]
 fn is_nested() -> bool {
     let Some(depth) = depth() else { return true };
+    if MEASURES.get() {
+        DEPTH.store(depth, Ordering::Relaxed);
+        return true;
+    }
     let expected = match DEPTH.load(Ordering::Relaxed) {
         0 => {
             let least = LEAST.get().min(depth);
