@@ -604,12 +604,15 @@ impl Own {
     /// A worker that was in the middle of something of rayon's when it was called for what only it may do has
     /// not come, and goes to sleep without a look. True if there is one such, which is called once more.
     fn calls_again(&self) -> bool {
-        let sleeps = |thread: &&&Shared| {
-            let bound = bound().get(thread.index.load(Ordering::Relaxed));
-            let has_work = thread.has_mail.load(Ordering::Relaxed) || bound.is_some_and(|b| !b.is_empty());
-            has_work && thread.rest.load(Ordering::Relaxed) == IDLE
+        let threads = self.victims();
+        let idle = |thread: &Shared| thread.rest.load(Ordering::Relaxed) == IDLE;
+        let has_mail = |thread: &Shared| thread.has_mail.load(Ordering::Relaxed) && idle(thread);
+        // A worker that has not run tasks yet has no index.
+        let of = |index| threads.iter().find(|thread| thread.index.load(Ordering::Relaxed) == index);
+        let waits = |(index, shelf): (usize, &Shelf)| {
+            !shelf.is_empty() && of(index).is_none_or(|thread| idle(thread))
         };
-        let any = self.victims().iter().any(|thread| sleeps(&thread));
+        let any = threads.iter().any(|thread| has_mail(thread)) || bound().iter().enumerate().any(waits);
         if any {
             std::thread::sleep(Duration::from_millis(1));
             workers::wake_all();
@@ -771,6 +774,7 @@ impl Own {
             self.filter.replace(if context.root == 0 { NO_ROOT } else { context.root }),
         );
         let until = self.until.take();
+        let rest = self.shared.rest.swap(AWAKE, Ordering::Relaxed);
         let mut since = None;
         let active = self.active.replace(true);
         if !active {
@@ -795,6 +799,14 @@ impl Own {
         self.goal.set(before.0);
         self.filter.set(before.1);
         self.context.set(context);
+        if rest == IDLE {
+            // It is in a job of rayon's, and need not look at tasks when that ends.
+            self.shared.rest.store(IDLE, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if self.shared.has_mail.load(Ordering::Relaxed) || !self.waiting_turn.borrow().is_empty() {
+                workers::wake_all();
+            }
+        }
     }
 }
 
