@@ -760,7 +760,8 @@ typedef struct flash_workers {
   // How many threads there are, started or not.
   uint32_t count;
   // Announces work for up to `count` threads. Threads that are awake with nothing to do count, and others
-  // are woken for the rest. It is called from any thread, after flash_worker_host.news has changed, with the
+  // are woken for the rest. If `count` is greater than the number of threads, each of them looks, whatever
+  // the others do. It is called from any thread, after flash_worker_host.news has changed, with the
   // same `host` every time, and neither blocks nor calls back. 1: enough threads look at the work, or all
   // do when they are done with what they run. 0: no thread can be had.
   uint32_t (*wake)(const struct flash_worker_host *host, uint32_t count);
