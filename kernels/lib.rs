@@ -48,6 +48,7 @@
 //! Algorithms on tiles have a memory for each tile, and one kernel for each step. Independent steps run at
 //! the same time, on any devices: a pipeline orders those that touch the same tile.
 //! ```
+//! # use flash_backend_cpu as _;
 //! use flash_core::{Error, FlashMemory, Pipeline, RuntimeObj};
 //! use flash_kernels::trsm::{Diagonal, Side};
 //! use flash_kernels::{gemm, potrf, syrk, transposed, trsm};

@@ -69,6 +69,7 @@ pub struct Gemm<'a, T: Number> {
 ///
 /// # Examples
 /// ```
+/// # use flash_backend_cpu as _;
 /// use flash_core::{FlashMemory, get_runtime};
 /// use flash_kernels::{gemm, transposed};
 /// # fn example() -> Result<(), flash_core::Error> {

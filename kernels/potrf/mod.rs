@@ -51,6 +51,7 @@ const KERNEL: &str = "flash.potrf";
 ///
 /// # Examples
 /// ```
+/// # use flash_backend_cpu as _;
 /// use flash_core::{FlashMemory, get_runtime};
 /// # fn example() -> Result<(), flash_core::Error> {
 /// let a = FlashMemory::from([4.0f64, 2.0, 2.0, 10.0]).with_shape([2, 2])?;

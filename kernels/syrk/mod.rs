@@ -62,6 +62,7 @@ pub struct Syrk<'a, T: Number> {
 ///
 /// # Examples
 /// ```
+/// # use flash_backend_cpu as _;
 /// use flash_core::{FlashMemory, get_runtime};
 /// # fn example() -> Result<(), flash_core::Error> {
 /// let a = FlashMemory::from([1.0f64, 2.0, 3.0, 4.0]).with_shape([2, 2])?;

@@ -89,6 +89,7 @@ pub enum Diagonal {
 /// # Examples
 /// A panel of a Cholesky factorisation: `x * l^T = b`.
 /// ```
+/// # use flash_backend_cpu as _;
 /// use flash_core::{FlashMemory, get_runtime};
 /// use flash_kernels::trsm::{Diagonal, Side};
 /// use flash_kernels::{transposed, trsm};
