@@ -145,10 +145,10 @@ pub fn jacobi() -> Result<String> {
         let (from, to) = (step % 2, (step + 1) % 2);
         for band in 0..N / BAND {
             let near = band.saturating_sub(1)..(band + 2).min(N / BAND);
-            let (old, new) = (&cubes[from], &cubes[to][band]);
+            let (old, new) = (&cubes[from][near.clone()], &cubes[to][band]);
             graph.task(&data[from][near.clone()], &data[to][band..=band], move || {
                 let old: Vec<_> = old.iter().map(|band| band.read().expect("no task panics")).collect();
-                let at = |x: usize, yz: usize| old[x / BAND][x % BAND * N * N + yz];
+                let at = |x: usize, yz: usize| old[x / BAND - near.start][x % BAND * N * N + yz];
                 step_of(&mut new.write().expect("no task panics"), band * BAND, at);
             });
         }
