@@ -213,7 +213,7 @@ impl<T> Lane<T> {
         datum
     }
 
-    /// What waited for room that there is now.
+    /// Takes out the activations that wait for room, if there is some.
     #[inline]
     fn with_room(&self, inside: &mut Inside<T>) -> Vec<Waiter> {
         match !inside.waiters.is_empty() && self.room() > 0 {

@@ -4,9 +4,9 @@
 //! run, parked, or running (`active`), and what it has begun and not yet emitted (`outstanding`: launches,
 //! and results that wait for their order). A cycle's [`Count`] counts its data, those that run included.
 //!
-//! 1. An activation is made by the one change of the word that makes room for it (`add`), and lives until
-//!    `settle` says that there is nothing left for it. So no datum is left lying, and no node runs more than
-//!    `replicas` times at once.
+//! 1. The change of the word that counts an activation makes it (`add`). It ends when `settle` finds nothing
+//!    left for it. So no datum is left lying. The word never counts more activations than the node has
+//!    replicas.
 //! 2. A datum is put into the inbox, then counted. One that was taken before it is counted makes `pending`
 //!    negative for a moment; the end waits for that.
 //! 3. What a node emits is counted before the datum that caused it is counted down. A cycle counts a datum

@@ -67,7 +67,7 @@ pub struct TaskGraph<'a> {
 struct Described<'a> {
     function: UnsafeCell<Box<dyn FnMut() + Send + 'a>>,
     name: Option<Box<str>>,
-    /// The latest task that an edge from here leads to, so that there is one edge only.
+    /// The last successor: a second edge to it is left out.
     latest: u32,
 }
 
@@ -91,7 +91,7 @@ const BLOCK: u32 = 64;
 /// Tasks in a row that a thread runs before it looks at what else it has to do.
 const IN_A_ROW: u32 = 32;
 
-/// What a run needs, made once for the tasks that there are.
+/// The tables of a run, made once and again after a task was added.
 struct Plan {
     slots: Box<[Slot]>,
     /// Of slot i: `successors[first[i]..first[i + 1]]`.

@@ -25,7 +25,7 @@ use flash_core::{Error, FlashMemory};
 ///
 /// # Errors
 /// A launch of more rows than `c` has is refused. Where a leading dimension is less than a row, or a matrix
-/// shorter than its rows, the kernel fails on the CPU. On devices it is not checked.
+/// shorter than its rows, the kernel fails on the CPU. Devices leave such products out; `c` is unspecified.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.syrk", dims(row), part_by(row))]
 #[cfg_attr(feature = "implementations", implementations(

@@ -26,8 +26,8 @@ use flash_core::{Error, FlashMemory};
 ///
 /// # Errors
 /// A launch of more items than `b` has is refused. Where a leading dimension is less than a row, or a matrix
-/// shorter than its rows, the kernel fails on the CPU. On devices it is not checked. A diagonal element of 0
-/// makes infinities and NaNs, as in the BLAS.
+/// shorter than its rows, the kernel fails on the CPU. Devices solve nothing then; `b` is unspecified. A
+/// diagonal element of 0 makes infinities and NaNs, as in the BLAS.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.trsm", dims(item), part_by(item))]
 #[cfg_attr(feature = "implementations", implementations(
