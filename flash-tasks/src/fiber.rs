@@ -9,7 +9,8 @@
 //! *Invariant.* A fiber is resumed by its own thread only, and while it is suspended one thing only refers
 //! to it: the thread's list of idle ones, its list of those that wait for a turn, a `Waiter`, or mail.
 
-use crate::thread::{Own, Root};
+use crate::jobs::Root;
+use crate::thread::Own;
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};

@@ -1,7 +1,8 @@
 //! Tasks that are futures: they are `Send`, so any worker goes on with them.
 
 use crate::error::TaskError;
-use crate::thread::{Context, Job, JobHeader, Own, Root, SHARED, inject, lock, new_root};
+use crate::jobs::{Job, JobHeader, Root, SHARED, inject};
+use crate::thread::{Context, Own, lock, new_root};
 use crate::wait::Waiter;
 use async_task::{Builder, Runnable};
 use std::future::{Future, IntoFuture};

@@ -9,7 +9,8 @@
 //! run different ends of many independent tasks do not write the same line.
 
 use crate::error::TaskError;
-use crate::thread::{Context, Job, JobHeader, Own, lock};
+use crate::jobs::{Job, JobHeader};
+use crate::thread::{Context, Own, lock};
 use crate::wait::Waiter;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

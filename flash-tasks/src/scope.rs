@@ -2,9 +2,10 @@
 
 use crate::done::{Done, Handle};
 use crate::error::TaskError;
+use crate::jobs::{Job, JobHeader, Root};
 use crate::node::Node;
 use crate::task::{self, Extra, Place, Priority, State, Task};
-use crate::thread::{Context, Job, JobHeader, Own, Root, lock};
+use crate::thread::{Context, Own, lock};
 use crate::wait::Waiter;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;

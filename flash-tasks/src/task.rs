@@ -6,9 +6,10 @@
 
 use crate::done::{Done, Handle};
 use crate::error::TaskError;
+use crate::jobs::{Job, JobHeader, LATER, URGENT, bind, inject};
 use crate::node::Node;
 use crate::scope::ScopeState;
-use crate::thread::{Context, Job, JobHeader, LATER, Own, URGENT, bind, inject};
+use crate::thread::{Context, Own};
 use crate::wait::Waiter;
 use std::any::Any;
 use std::cell::UnsafeCell;

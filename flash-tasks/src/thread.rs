@@ -9,61 +9,23 @@
 //! - *Roots.* A thread that is no worker runs tasks only while it waits, and only those of the scope, join or
 //!   graph that it waits for: its *root*. It hands others that it comes across to the workers.
 
-use crate::fiber::{self, Back, Fiber, stack_pointer};
+use crate::fiber::{self, Fiber, stack_pointer};
 use crate::idle::{Activity, Part};
+use crate::jobs::{Job, LATER, Root, SHARED, Shelf, URGENT, bound, inject};
 use crate::node::Node;
 use crate::scope::ScopeState;
 use crate::task::Header;
 use crate::wait::Waiter;
+use crate::workers::{limit, register_source, wake_for, wake_if_wanted};
 use crossbeam_deque::{Steal, Stealer, Worker};
-use flash_core::workers::{self, Registration, Source};
+use flash_core::workers;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
-
-/// A worker leaves the tasks for a moment after this time, for work of other sources.
-const TURN: Duration = Duration::from_micros(200);
-/// Tasks between looks at the clock, and at pending operations.
-const TASKS_PER_LOOK: u32 = 32;
-/// A thread that waits looks for tasks for so long before it sleeps.
-const SPIN: Duration = Duration::from_micros(30);
-/// A worker without a task looks for one for so long before it leaves the tasks.
-const SEARCH: Duration = Duration::from_micros(5);
-/// Fibers without a task that a thread keeps.
-const IDLE_FIBERS: usize = 32;
-/// The longest sleep between two looks at pending operations, with nothing else to do.
-const LONGEST_SLEEP: Duration = Duration::from_micros(500);
-
-/// What belongs together: see the module's head. 0: it has none.
-pub(crate) type Root = u64;
-/// No task has this one.
-const NO_ROOT: Root = Root::MAX;
-
-/// The beginning of everything that can be queued.
-#[repr(C)]
-pub(crate) struct JobHeader {
-    /// Runs it, once. It does not unwind.
-    pub(crate) run: unsafe fn(NonNull<JobHeader>, &'static Own),
-    pub(crate) root: Root,
-}
-
-/// Something to run, once. It stays alive until it has run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Job(pub(crate) NonNull<JobHeader>);
-
-impl Job {
-    fn root(&self) -> Root {
-        // SAFETY: it has not run, so it is alive.
-        unsafe { self.0.as_ref() }.root
-    }
-}
-
-// SAFETY: what makes a job promises that any thread may run it.
-unsafe impl Send for Job {}
+use std::time::Instant;
 
 /// A fiber that may go on, sent to its thread.
 pub(crate) struct Ready(pub(crate) NonNull<Fiber>);
@@ -72,53 +34,53 @@ pub(crate) struct Ready(pub(crate) NonNull<Fiber>);
 unsafe impl Send for Ready {}
 
 /// How a thread is reached.
-const AWAKE: u8 = 0;
+pub(crate) const AWAKE: u8 = 0;
 /// It has left the tasks, and sleeps or will sleep as a worker.
-const IDLE: u8 = 1;
+pub(crate) const IDLE: u8 = 1;
 /// It sleeps, or is about to, until it is unparked.
-const PARKED: u8 = 2;
+pub(crate) const PARKED: u8 = 2;
 
 /// What other threads see of a thread.
 pub(crate) struct Shared {
     stealer: Stealer<Job>,
-    mail: Mutex<VecDeque<Ready>>,
-    has_mail: AtomicBool,
-    rest: AtomicU8,
+    pub(crate) mail: Mutex<VecDeque<Ready>>,
+    pub(crate) has_mail: AtomicBool,
+    pub(crate) rest: AtomicU8,
     /// The index of the worker that it is.
-    index: AtomicUsize,
+    pub(crate) index: AtomicUsize,
     /// What it runs while it waits: see `Own::filter`.
-    filter: AtomicU64,
-    thread: Mutex<Option<Thread>>,
+    pub(crate) filter: AtomicU64,
+    pub(crate) thread: Mutex<Option<Thread>>,
 }
 
 /// A thread's own part.
 pub(crate) struct Own {
     pub(crate) shared: &'static Shared,
-    queue: Worker<Job>,
+    pub(crate) queue: Worker<Job>,
     /// The fiber that runs.
     pub(crate) fiber: Cell<*const Fiber>,
-    idle_fibers: RefCell<Vec<NonNull<Fiber>>>,
+    pub(crate) idle_fibers: RefCell<Vec<NonNull<Fiber>>>,
     /// Fibers that go on at the next turn: they gave way, or look again whether an operation is done.
-    waiting_turn: RefCell<VecDeque<NonNull<Fiber>>>,
+    pub(crate) waiting_turn: RefCell<VecDeque<NonNull<Fiber>>>,
     /// Fibers that go on when this thread is back from a wait of another root.
-    held: RefCell<Vec<NonNull<Fiber>>>,
+    pub(crate) held: RefCell<Vec<NonNull<Fiber>>>,
     /// What runs now: its task, the node that counts what it spawns, and the scope of that node.
     pub(crate) context: Cell<Context>,
     /// What this thread waits for, if it is in no fiber.
-    goal: Cell<*const Waiter>,
+    pub(crate) goal: Cell<*const Waiter>,
     /// The only root whose tasks it runs; 0: any.
-    filter: Cell<Root>,
-    searching: Cell<bool>,
+    pub(crate) filter: Cell<Root>,
+    pub(crate) searching: Cell<bool>,
     /// The fiber that runs is not to be left: see `unsuspended`.
     pub(crate) stays: Cell<bool>,
     /// It counts as active.
-    active: Cell<bool>,
+    pub(crate) active: Cell<bool>,
     /// It runs tasks as a worker.
-    worker: Cell<bool>,
+    pub(crate) worker: Cell<bool>,
     /// The index of the worker that it is, once it has been one.
-    index: Cell<Option<usize>>,
+    pub(crate) index: Cell<Option<usize>>,
     /// When the worker leaves the tasks for a moment.
-    until: Cell<Option<Instant>>,
+    pub(crate) until: Cell<Option<Instant>>,
     victims: RefCell<Victims>,
     random: Cell<u64>,
     /// Above this address, enough is left of the thread's own stack.
@@ -165,100 +127,10 @@ static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
 /// Changes with `THREADS.threads`.
 static VERSION: AtomicUsize = AtomicUsize::new(0);
 pub(crate) static ACTIVITY: Activity = Activity(AtomicU64::new(0));
-/// The limit of active threads; 0: the number of workers.
-static LIMIT: AtomicU64 = AtomicU64::new(0);
 static NEXT_ROOT: AtomicU64 = AtomicU64::new(1);
-
-/// Tasks that come before all others, and after: by priority.
-pub(crate) static URGENT: Shelf = Shelf::new();
-pub(crate) static LATER: Shelf = Shelf::new();
-/// Others of no thread's queue.
-pub(crate) static SHARED: Shelf = Shelf::new();
-
-/// Tasks of one worker each, by its index.
-fn bound() -> &'static [Shelf] {
-    static BOUND: OnceLock<Box<[Shelf]>> = OnceLock::new();
-    BOUND.get_or_init(|| (0..worker_count()).map(|_| Shelf::new()).collect())
-}
-
-/// Queues a job that one worker runs: that of the index, which counts round.
-pub(crate) fn bind(job: Job, worker: usize) {
-    if flash_core::fork::is_child() {
-        // No worker is here.
-        return inject(job, &SHARED);
-    }
-    let bound = bound();
-    bound[worker % bound.len()].push(job);
-    // Workers cannot be addressed.
-    workers::wake_all();
-}
-
-/// A queue that all threads share, first in first out.
-pub(crate) struct Shelf {
-    jobs: Mutex<VecDeque<Job>>,
-    count: AtomicUsize,
-}
-
-impl Shelf {
-    const fn new() -> Shelf {
-        Shelf { jobs: Mutex::new(VecDeque::new()), count: AtomicUsize::new(0) }
-    }
-
-    fn push(&self, job: Job) {
-        let mut jobs = lock(&self.jobs);
-        jobs.push_back(job);
-        self.count.store(jobs.len(), Ordering::Relaxed);
-    }
-
-    /// The first one of a root; 0: of any.
-    fn pop(&self, root: Root) -> Option<Job> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut jobs = lock(&self.jobs);
-        let at = jobs.iter().position(|job| root == 0 || job.root() == root)?;
-        let job = jobs.remove(at);
-        self.count.store(jobs.len(), Ordering::Relaxed);
-        job
-    }
-
-    /// True if there is one of a root.
-    fn has(&self, root: Root) -> bool {
-        !self.is_empty() && lock(&self.jobs).iter().any(|job| job.root() == root)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Relaxed) == 0
-    }
-}
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// At most so many threads run tasks at once.
-#[inline]
-fn limit() -> u64 {
-    match LIMIT.load(Ordering::Relaxed) {
-        0 => worker_count() as u64,
-        limit => limit,
-    }
-}
-
-/// The number of workers that run tasks, started or not. Threads that wait run tasks, too.
-pub fn worker_count() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(workers::count)
-}
-
-/// Sets the limit of workers that run tasks at the same time, at least 1: workers beyond it finish the tasks
-/// that they have begun, and take no others. `None`: all workers, as at the start. It may change at any time.
-///
-/// Fewer workers save energy where tasks wait for memory anyway.
-pub fn set_limit(threads: Option<usize>) {
-    let limit = threads.map_or(0, |threads| threads.max(1) as u64);
-    LIMIT.store(limit, Ordering::Relaxed);
-    workers::wake_all();
 }
 
 pub(crate) fn new_root() -> Root {
@@ -393,7 +265,7 @@ impl Own {
     }
 
     /// What this thread counts as.
-    fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Part {
         match (self.worker.get(), self.searching.get()) {
             (false, _) => Part::WAITS,
             (true, false) => Part::RUNS,
@@ -402,7 +274,7 @@ impl Own {
     }
 
     #[cold]
-    fn leaves(&self) {
+    pub(crate) fn leaves(&self) {
         ACTIVITY.leave(self.part());
         self.active.set(false);
         self.searching.set(false);
@@ -465,7 +337,7 @@ impl Own {
 
     /// As [`next`](Self::next), of those that are not bound to this thread.
     #[inline]
-    fn next_of_any(&self) -> Option<Job> {
+    pub(crate) fn next_of_any(&self) -> Option<Job> {
         let filter = self.filter.get();
         if let Some(job) = URGENT.pop(filter) {
             return Some(self.found(job));
@@ -480,7 +352,7 @@ impl Own {
 
     /// The tasks that only this thread runs, if it is a worker.
     #[inline]
-    fn bound(&self) -> Option<&'static Shelf> {
+    pub(crate) fn bound(&self) -> Option<&'static Shelf> {
         self.index.get().map(|index| &bound()[index])
     }
 
@@ -503,7 +375,7 @@ impl Own {
 
     /// This thread has something to run.
     #[inline]
-    fn stops_searching(&self) {
+    pub(crate) fn stops_searching(&self) {
         if self.searching.replace(false) && ACTIVITY.found() && self.any_queued() {
             wake_if_wanted(0);
         }
@@ -548,7 +420,7 @@ impl Own {
         None
     }
 
-    fn victims(&self) -> Arc<[&'static Shared]> {
+    pub(crate) fn victims(&self) -> Arc<[&'static Shared]> {
         let mut victims = self.victims.borrow_mut();
         let version = VERSION.load(Ordering::Acquire);
         if victims.version != version {
@@ -560,190 +432,12 @@ impl Own {
     }
 
     /// True if a queue has something, of any root.
-    fn any_queued(&self) -> bool {
+    pub(crate) fn any_queued(&self) -> bool {
         !self.queue.is_empty()
             || !URGENT.is_empty()
             || !LATER.is_empty()
             || !SHARED.is_empty()
             || self.victims().iter().any(|victim| !victim.stealer.is_empty())
-    }
-
-    /// True if a worker has something to do.
-    fn has_work(&self) -> bool {
-        self.shared.has_mail.load(Ordering::Acquire)
-            || !self.waiting_turn.borrow().is_empty()
-            || self.bound().is_some_and(|bound| !bound.is_empty())
-            || (!beyond_limit() && self.any_queued())
-    }
-
-    /// True if a fiber should go back to the thread's loop before it takes the next job.
-    #[inline]
-    pub(crate) fn should_turn(&self, jobs: &mut u32) -> bool {
-        *jobs += 1;
-        if self.shared.has_mail.load(Ordering::Relaxed) || self.reached() {
-            return true;
-        }
-        if !jobs.is_multiple_of(TASKS_PER_LOOK) {
-            return false;
-        }
-        !self.waiting_turn.borrow().is_empty()
-            || self.time_is_up()
-            || (self.filter.get() == 0 && beyond_limit())
-    }
-
-    fn time_is_up(&self) -> bool {
-        self.until.get().is_some_and(|until| Instant::now() >= until)
-    }
-
-    #[inline]
-    fn reached(&self) -> bool {
-        // SAFETY: `wait_outside` keeps it alive while it is set.
-        unsafe { self.goal.get().as_ref() }.is_some_and(Waiter::is_done)
-    }
-
-    /// A worker that was in the middle of something of rayon's when it was called for what only it may do has
-    /// not come, and goes to sleep without a look. True if there is one such, which is called once more.
-    fn calls_again(&self) -> bool {
-        let threads = self.victims();
-        let idle = |thread: &Shared| thread.rest.load(Ordering::Relaxed) == IDLE;
-        let has_mail = |thread: &Shared| thread.has_mail.load(Ordering::Relaxed) && idle(thread);
-        // A worker that has not run tasks yet has no index.
-        let of = |index| threads.iter().find(|thread| thread.index.load(Ordering::Relaxed) == index);
-        let waits = |(index, shelf): (usize, &Shelf)| {
-            !shelf.is_empty() && of(index).is_none_or(|thread| idle(thread))
-        };
-        let any = threads.iter().any(|thread| has_mail(thread)) || bound().iter().enumerate().any(waits);
-        if any {
-            std::thread::sleep(Duration::from_millis(1));
-            workers::wake_all();
-        }
-        any
-    }
-
-    fn take_mail(&self) -> Option<Ready> {
-        if !self.shared.has_mail.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut mail = lock(&self.shared.mail);
-        let first = mail.pop_front();
-        self.shared.has_mail.store(!mail.is_empty(), Ordering::Release);
-        first
-    }
-
-    /// Lets this thread's fibers run until what it waits for is done, its time is up, or nothing is left.
-    /// True in the last case.
-    fn run(&'static self) -> bool {
-        // Looks at pending operations in a row that found none done.
-        let mut in_vain = 0_u32;
-        loop {
-            if self.reached() || self.time_is_up() {
-                return false;
-            }
-            match self.take_mail() {
-                Some(Ready(fiber)) => self.resume(fiber),
-                None if self.filter.get() == 0 && beyond_limit() => {
-                    if self.waiting_turn.borrow().is_empty() {
-                        return true;
-                    }
-                }
-                None => {
-                    if self.run_fiber() {
-                        // It ran something.
-                        in_vain = 0;
-                    } else if self.waiting_turn.borrow().is_empty() {
-                        return true;
-                    }
-                }
-            }
-            let waiting = self.waiting_turn.borrow().len();
-            for _ in 0..waiting {
-                let Some(fiber) = self.waiting_turn.borrow_mut().pop_front() else { break };
-                self.resume(fiber);
-            }
-            if waiting > 0 {
-                in_vain += 1;
-                self.pause(in_vain);
-            }
-        }
-    }
-
-    /// Nothing but pending operations is left: gives way to other threads, for longer and longer.
-    fn pause(&self, in_vain: u32) {
-        match in_vain {
-            0..64 => std::hint::spin_loop(),
-            64..256 => std::thread::yield_now(),
-            _ => {
-                let part = self.part();
-                ACTIVITY.leave(part);
-                let sleep = Duration::from_micros(u64::from(in_vain - 255)).min(LONGEST_SLEEP);
-                // Mail ends the sleep.
-                self.parks();
-                if !self.shared.has_mail.load(Ordering::Relaxed) {
-                    std::thread::park_timeout(sleep);
-                }
-                self.shared.rest.store(AWAKE, Ordering::Relaxed);
-                ACTIVITY.enter(part);
-            }
-        }
-    }
-
-    /// Lets a fiber without a task look for one. False if it found none.
-    fn run_fiber(&'static self) -> bool {
-        let mut fiber = None;
-        if !workers::is_extra() {
-            fiber = self.idle_fibers.borrow_mut().pop().or_else(Fiber::new);
-        }
-        match fiber {
-            Some(fiber) => self.go_on(fiber) != Back::NothingToDo,
-            // A thread that may end, or no memory for another stack: the task runs on this thread's own, and
-            // what it waits for is waited for there.
-            None => match self.next() {
-                Some(job) => {
-                    let stays = self.stays.replace(true);
-                    self.execute(job);
-                    self.stays.set(stays);
-                    self.context.set(Context::NONE);
-                    true
-                }
-                None => false,
-            },
-        }
-    }
-
-    /// Goes on with a fiber that waited, unless it is of another root than this thread waits for. Such a one
-    /// began before the wait: on top of it, it might wait for what comes after.
-    fn resume(&'static self, fiber: NonNull<Fiber>) {
-        let filter = self.filter.get();
-        // SAFETY: the fiber is alive, and this thread's.
-        if filter != 0 && unsafe { fiber.as_ref() }.root() != filter {
-            return self.held.borrow_mut().push(fiber);
-        }
-        self.stops_searching();
-        self.go_on(fiber);
-    }
-
-    fn go_on(&'static self, fiber: NonNull<Fiber>) -> Back {
-        let before = (self.fiber.replace(fiber.as_ptr()), self.stays.replace(false));
-        // SAFETY: the fiber is this thread's, does not run, and nothing else resumes it.
-        let back = unsafe { Fiber::resume(fiber) };
-        self.fiber.set(before.0);
-        self.stays.set(before.1);
-        self.context.set(Context::NONE);
-        match back {
-            // What it waits for has it.
-            Back::Waits => {}
-            Back::GivesWay => self.waiting_turn.borrow_mut().push_back(fiber),
-            Back::Turns | Back::NothingToDo => {
-                let mut idle = self.idle_fibers.borrow_mut();
-                if idle.len() < IDLE_FIBERS {
-                    idle.push(fiber);
-                } else {
-                    // SAFETY: it has no task, and nothing refers to it.
-                    unsafe { Fiber::end(fiber) };
-                }
-            }
-        }
-        back
     }
 
     /// True if a task may begin on top of what runs here: enough is left of the stack.
@@ -755,139 +449,6 @@ impl Own {
             None => stack_pointer() > self.room.get(),
         }
     }
-
-    /// Runs a job on this stack.
-    #[inline]
-    pub(crate) fn execute(&'static self, job: Job) {
-        // SAFETY: a queued job is alive until it has run, and a queue gives it out once.
-        unsafe {
-            (job.0.as_ref().run)(job.0, self);
-        }
-    }
-
-    /// Waits outside all fibers, or in one that is not to be left: runs tasks of the root meanwhile, and
-    /// sleeps if there are none.
-    pub(crate) fn wait_outside(&'static self, waiter: &Waiter) {
-        let context = self.context.get();
-        let before = (
-            self.goal.replace(waiter),
-            self.filter.replace(if context.root == 0 { NO_ROOT } else { context.root }),
-        );
-        let until = self.until.take();
-        let rest = self.shared.rest.swap(AWAKE, Ordering::Relaxed);
-        let mut since = None;
-        let active = self.active.replace(true);
-        if !active {
-            ACTIVITY.enter(Part::WAITS);
-        }
-        while !waiter.is_done() {
-            if !self.run() {
-                since = None;
-                continue;
-            }
-            if since.get_or_insert_with(Instant::now).elapsed() < SPIN {
-                std::hint::spin_loop();
-                continue;
-            }
-            self.sleep(waiter);
-        }
-        if !active {
-            self.leaves();
-        }
-        self.waiting_turn.borrow_mut().extend(self.held.borrow_mut().drain(..));
-        self.until.set(until);
-        self.goal.set(before.0);
-        self.filter.set(before.1);
-        self.context.set(context);
-        if rest == IDLE {
-            // It is in a job of rayon's, and need not look at tasks when that ends.
-            self.shared.rest.store(IDLE, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            if self.shared.has_mail.load(Ordering::Relaxed) || !self.waiting_turn.borrow().is_empty() {
-                workers::wake_all();
-            }
-        }
-    }
-}
-
-impl Own {
-    /// Sleeps, or lets rayon have the thread if it is one of rayon's: this wait is inside a job, and what it
-    /// waits for may need a thread of rayon.
-    fn rest(&self, waiter: &Waiter) {
-        if rayon::current_thread_index().is_none() {
-            return std::thread::park();
-        }
-        let (context, stays) = (self.context.get(), self.stays.replace(true));
-        let mut sleep = Duration::from_micros(10);
-        while !waiter.is_done() && !self.shared.has_mail.load(Ordering::SeqCst) {
-            if rayon::yield_now() == Some(rayon::Yield::Executed) {
-                break;
-            }
-            std::thread::park_timeout(sleep);
-            if sleep == LONGEST_SLEEP {
-                break;
-            }
-            sleep = (sleep * 2).min(LONGEST_SLEEP);
-        }
-        self.stays.set(stays);
-        self.context.set(context);
-    }
-
-    /// From now on this thread has to be unparked.
-    fn parks(&self) {
-        self.shared.filter.store(self.filter.get(), Ordering::Relaxed);
-        self.shared.rest.store(PARKED, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-    }
-
-    /// Sleeps until what this thread waits for is done, it has mail, or there may be a task for it.
-    #[cold]
-    fn sleep(&self, waiter: &Waiter) {
-        self.parks();
-        ACTIVITY.change(self.part(), Part::SLEEPS);
-        // The last look.
-        let bound = self.bound().is_some_and(|bound| bound.has(self.filter.get()));
-        match self.next_of_any() {
-            Some(job) => self.queue.push(job),
-            None if bound || waiter.is_done() || self.shared.has_mail.load(Ordering::SeqCst) => {}
-            None => self.rest(waiter),
-        }
-        self.shared.rest.store(AWAKE, Ordering::Relaxed);
-        ACTIVITY.change(Part::SLEEPS, self.part());
-    }
-}
-
-fn beyond_limit() -> bool {
-    LIMIT.load(Ordering::Relaxed) != 0 && ACTIVITY.workers() > limit()
-}
-
-/// Wakes a thread if one is wanted for a job of `root` that was just queued.
-#[inline]
-fn wake_if_wanted(root: Root) {
-    if ACTIVITY.wanted(limit()) {
-        wake_for(root);
-    }
-}
-
-/// Wakes the thread that sleeps and waits for `root`, or a worker.
-#[cold]
-fn wake_for(root: Root) {
-    for thread in Own::here().victims().iter() {
-        let sleeps = thread.rest.load(Ordering::SeqCst) == PARKED;
-        if sleeps && thread.filter.load(Ordering::Relaxed) == root {
-            return thread.call();
-        }
-    }
-    if ACTIVITY.wants_worker(limit()) {
-        workers::wake(1);
-    }
-}
-
-/// Queues a job where any thread finds it.
-pub(crate) fn inject(job: Job, shelf: &Shelf) {
-    let root = job.root();
-    shelf.push(job);
-    wake_if_wanted(root);
 }
 
 impl Shared {
@@ -915,50 +476,4 @@ impl Shared {
             _ => workers::wake_all(),
         }
     }
-}
-
-/// The tasks as a source of work of the process's workers.
-struct Tasks;
-
-impl Source for Tasks {
-    fn run_one(&self) -> bool {
-        static WORKERS: AtomicUsize = AtomicUsize::new(0);
-        let own = Own::here();
-        if own.index.get().is_none() && !workers::is_extra() {
-            let index = WORKERS.fetch_add(1, Ordering::Relaxed);
-            own.index.set((index < worker_count()).then_some(index));
-            own.shared.index.store(index, Ordering::Relaxed);
-        }
-        if !own.has_work() {
-            own.shared.rest.store(IDLE, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            if !own.has_work() {
-                return own.calls_again();
-            }
-        }
-        own.shared.rest.store(AWAKE, Ordering::Relaxed);
-        own.until.set(Some(Instant::now() + TURN));
-        ACTIVITY.enter(Part::SEARCHES);
-        own.active.set(true);
-        own.worker.set(true);
-        own.searching.set(true);
-        let mut since = None;
-        // For a while after the last task, it is likely that more come.
-        while own.run() && since.get_or_insert_with(Instant::now).elapsed() < SEARCH {
-            std::hint::spin_loop();
-        }
-        own.leaves();
-        own.worker.set(false);
-        own.until.set(None);
-        true
-    }
-}
-
-fn register_source() {
-    static REGISTRATION: OnceLock<Registration> = OnceLock::new();
-    REGISTRATION.get_or_init(|| {
-        // The number of workers is asked of a backend: not where a task is queued.
-        worker_count();
-        workers::register(Arc::new(Tasks))
-    });
 }
