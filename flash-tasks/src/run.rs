@@ -117,14 +117,11 @@ impl Own {
 
     /// Lets a fiber without a task look for one. False if it found none.
     fn run_fiber(&'static self) -> bool {
-        let mut fiber = None;
-        if !workers::is_extra() {
-            fiber = self.idle_fibers.borrow_mut().pop().or_else(Fiber::new);
-        }
-        match fiber {
+        let idle = self.idle_fibers.borrow_mut().pop();
+        match idle.or_else(Fiber::new) {
             Some(fiber) => self.go_on(fiber) != Back::NothingToDo,
-            // A thread that may end, or no memory for another stack: the task runs on this thread's own, and
-            // what it waits for is waited for there.
+            // No memory for another stack: the task runs on this thread's own, and what it waits for is waited
+            // for there.
             None => match self.next() {
                 Some(job) => {
                     let stays = self.stays.replace(true);
@@ -151,7 +148,8 @@ impl Own {
     }
 
     fn go_on(&'static self, fiber: NonNull<Fiber>) -> Back {
-        let before = (self.fiber.replace(fiber.as_ptr()), self.stays.replace(false));
+        // An extra thread may end, so it leaves no task in its middle.
+        let before = (self.fiber.replace(fiber.as_ptr()), self.stays.replace(workers::is_extra()));
         // SAFETY: the fiber is this thread's, does not run, and nothing else resumes it.
         let back = unsafe { Fiber::resume(fiber) };
         self.fiber.set(before.0);

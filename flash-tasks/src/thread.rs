@@ -145,12 +145,16 @@ thread_local! {
 struct GivesBack;
 
 impl Drop for GivesBack {
-    /// The thread ends. It waits for nothing, so it has no fiber with a task; what it spawned and is still
-    /// queued goes to the workers.
+    /// The thread ends. It waits for nothing, so it has no fiber with a task, and those without one end with
+    /// it. What it spawned and is still queued goes to the workers.
     fn drop(&mut self) {
         let own = OWN.replace(ptr::null());
         // SAFETY: `here` made it, and it lives for ever.
         let Some(own) = (unsafe { own.as_ref() }) else { return };
+        for fiber in own.idle_fibers.take() {
+            // SAFETY: it is this thread's, and has no task; nothing else refers to it.
+            unsafe { Fiber::end(fiber) };
+        }
         let mut any = false;
         while let Some(job) = own.queue.pop() {
             SHARED.push(job);
