@@ -120,8 +120,7 @@ impl Own {
         let idle = self.idle_fibers.borrow_mut().pop();
         match idle.or_else(Fiber::new) {
             Some(fiber) => self.go_on(fiber) != Back::NothingToDo,
-            // No memory for another stack: the task runs on this thread's own, and what it waits for is waited
-            // for there.
+            // No memory for another stack: the task runs on this thread's own, and waits there.
             None => match self.next() {
                 Some(job) => {
                     let stays = self.stays.replace(true);
