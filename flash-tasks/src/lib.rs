@@ -14,6 +14,7 @@
 //! goes on on the same thread, so it may hold what is not `Send`. README.md in this crate's folder has the
 //! design.
 
+mod blocks;
 #[cfg(doctest)]
 mod compile_fail;
 mod done;

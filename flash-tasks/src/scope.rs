@@ -264,7 +264,7 @@ where
     if !own.has_room() {
         return join_elsewhere(a, b);
     }
-    let before = own.begins();
+    let before = own.begins_anew();
     let half: Half<B, RB> = Half {
         job: JobHeader { run: run_half::<B, RB>, root: own.context.get().root },
         done: Done::new(),
@@ -285,7 +285,9 @@ where
         // SAFETY: it has ended, and is not touched any more.
         unsafe { &mut *half.content.get() }.1.take()
     };
-    own.ends(before);
+    if let Some(before) = before {
+        own.ends(before);
+    }
     match (first, second) {
         (Ok(first), Some(Ok(second))) => (first, second),
         (Err(panic), _) | (Ok(_), Some(Err(panic))) => resume_unwind(panic),

@@ -4,6 +4,7 @@
 //! right to run it is its only entry in a queue: the thread that takes the entry runs it. A handle that waits
 //! takes the entry back if it is near the end of the thread's own queue, and runs the task on its stack.
 
+use crate::blocks::{Returned, class_of};
 use crate::done::{Done, Handle};
 use crate::error::TaskError;
 use crate::jobs::{Job, JobHeader, LATER, URGENT, bind, inject};
@@ -14,7 +15,7 @@ use crate::wait::Waiter;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, offset_of};
+use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub(crate) struct Header {
     node: Node,
     parent: *const Node,
     pub(crate) scope: *const ScopeState,
+    /// Where the cell's memory goes back to.
+    memory: &'static Returned,
     done: Done,
     calls: &'static Calls,
     extra: Option<Box<Extra>>,
@@ -116,12 +119,38 @@ impl<F: FnOnce() -> T, T> TaskCell<F, T> {
     #[inline]
     unsafe fn take(header: NonNull<Header>) -> Result<T, TaskError> {
         let cell = header.cast::<Self>().as_ptr();
-        // SAFETY: the caller vouches: the content is a result, and read once. `spawn` allocated the cell as a
-        // box; the header has parts to be dropped, and the content is not dropped with it.
+        // SAFETY: the caller vouches: the content is a result, and read once. `spawn` allocated the cell; the
+        // header has parts to be dropped, and the content is not dropped with it.
         unsafe {
             let result = (&raw const (*(*cell).content.get()).result).read();
-            drop(Box::from_raw(cell));
+            let memory = (*cell).header.memory;
+            cell.drop_in_place();
+            Self::release(NonNull::new_unchecked(cell), memory);
             ManuallyDrop::into_inner(result)
+        }
+    }
+
+    #[inline]
+    fn allocate(own: &'static Own) -> NonNull<Self> {
+        match const { class_of::<Self>() } {
+            Some(class) => own.blocks.allocate(class, &own.shared.returned).cast(),
+            None => NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(),
+        }
+    }
+
+    /// # Safety
+    /// The memory is of [`allocate`](Self::allocate) on the thread of `memory`, and its content was dropped.
+    #[inline]
+    unsafe fn release(cell: NonNull<Self>, memory: &'static Returned) {
+        // SAFETY: the caller vouches; the class is the same as there.
+        unsafe {
+            match const { class_of::<Self>() } {
+                Some(class) => {
+                    let own = Own::here();
+                    own.blocks.release(class, cell.cast(), memory, &own.shared.returned);
+                }
+                None => drop(Box::from_raw(cell.cast::<MaybeUninit<Self>>().as_ptr())),
+            }
         }
     }
 
@@ -240,19 +269,22 @@ where
     let Place { own, root, parent, scope } = place;
     let (priority, worker) =
         extra.as_ref().map_or((Priority::Normal, None), |extra| (extra.priority, extra.worker));
-    let cell = Box::leak(Box::<TaskCell<F, T>>::new_uninit());
-    let cell = NonNull::from(cell.write(TaskCell {
+    let cell = TaskCell::<F, T>::allocate(own);
+    let content = TaskCell {
         header: Header {
             job: JobHeader { run: TaskCell::<F, T>::run, root },
             node: Node::new(complete),
             parent,
             scope,
+            memory: &own.shared.returned,
             done: Done::new(),
             calls: const { &TaskCell::<F, T>::CALLS },
             extra,
         },
         content: UnsafeCell::new(Content { function: ManuallyDrop::new(f) }),
-    }));
+    };
+    // SAFETY: it was just allocated for one.
+    unsafe { cell.write(content) };
     let job = Job(cell.cast());
     let task = Task {
         header: cell.cast(),

@@ -9,6 +9,7 @@
 //! - *Roots.* A thread that is no worker runs tasks only while it waits, and only those of the scope, join or
 //!   graph that it waits for: its *root*. It hands others that it comes across to the workers.
 
+use crate::blocks::{Blocks, Returned};
 use crate::fiber::{self, Fiber, stack_pointer};
 use crate::idle::{Activity, Part};
 use crate::jobs::{Job, LATER, Root, SHARED, Shelf, URGENT, bound, inject};
@@ -43,6 +44,8 @@ pub(crate) const PARKED: u8 = 2;
 /// What other threads see of a thread.
 pub(crate) struct Shared {
     stealer: Stealer<Job>,
+    /// Blocks of this thread that others have freed.
+    pub(crate) returned: Returned,
     pub(crate) mail: Mutex<VecDeque<Ready>>,
     pub(crate) has_mail: AtomicBool,
     pub(crate) rest: AtomicU8,
@@ -57,6 +60,7 @@ pub(crate) struct Shared {
 pub(crate) struct Own {
     pub(crate) shared: &'static Shared,
     pub(crate) queue: Worker<Job>,
+    pub(crate) blocks: Blocks,
     /// The fiber that runs.
     pub(crate) fiber: Cell<*const Fiber>,
     pub(crate) idle_fibers: RefCell<Vec<NonNull<Fiber>>>,
@@ -155,6 +159,7 @@ impl Drop for GivesBack {
             // SAFETY: it is this thread's, and has no task; nothing else refers to it.
             unsafe { Fiber::end(fiber) };
         }
+        own.blocks.clear();
         let mut any = false;
         while let Some(job) = own.queue.pop() {
             SHARED.push(job);
@@ -205,6 +210,7 @@ impl Own {
         let queue = Worker::new_lifo();
         let shared = Box::leak(Box::new(Shared {
             stealer: queue.stealer(),
+            returned: Returned::new(),
             mail: Mutex::new(VecDeque::new()),
             has_mail: AtomicBool::new(false),
             rest: AtomicU8::new(AWAKE),
@@ -215,6 +221,7 @@ impl Own {
         Box::leak(Box::new(Own {
             shared,
             queue,
+            blocks: Blocks::new(),
             fiber: Cell::new(ptr::null()),
             idle_fibers: RefCell::new(Vec::new()),
             waiting_turn: RefCell::new(VecDeque::new()),
@@ -238,13 +245,16 @@ impl Own {
     /// be given to [`ends`](Self::ends).
     #[inline]
     pub(crate) fn begins(&self) -> Before {
-        let context = self.context.get();
+        self.begins_anew().unwrap_or_else(|| Before { context: self.context.get(), entered: false })
+    }
+
+    /// As [`begins`](Self::begins); `None` if there is nothing to be undone, as what runs here is of a root.
+    #[inline]
+    pub(crate) fn begins_anew(&self) -> Option<Before> {
         // What is waited for without leaving the stack is a root of its own, so that nothing else is begun on
         // top of it.
-        if context.root == 0 || self.stays.get() {
-            return self.begins_as(new_root());
-        }
-        Before { context, entered: false }
+        let anew = self.context.get().root == 0 || self.stays.get();
+        anew.then(|| self.begins_as(new_root()))
     }
 
     /// As [`begins`](Self::begins), for what belongs to `root`.

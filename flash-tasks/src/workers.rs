@@ -14,16 +14,12 @@ const TURN: Duration = Duration::from_micros(200);
 /// A worker without a task looks for one for so long before it leaves the tasks.
 const SEARCH: Duration = Duration::from_micros(5);
 
-/// The limit of active threads; 0: the number of workers.
+/// At most so many threads run tasks at once. 0 until a thread uses tasks.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// At most so many threads run tasks at once.
 #[inline]
 pub(crate) fn limit() -> u64 {
-    match LIMIT.load(Ordering::Relaxed) {
-        0 => worker_count() as u64,
-        limit => limit,
-    }
+    LIMIT.load(Ordering::Relaxed)
 }
 
 /// The number of workers that run tasks, started or not. Threads that wait run tasks, too.
@@ -37,13 +33,14 @@ pub fn worker_count() -> usize {
 ///
 /// Fewer workers save energy where tasks wait for memory anyway.
 pub fn set_limit(threads: Option<usize>) {
-    let limit = threads.map_or(0, |threads| threads.max(1) as u64);
-    LIMIT.store(limit, Ordering::Relaxed);
+    register_source();
+    LIMIT.store(threads.unwrap_or_else(worker_count).max(1) as u64, Ordering::Relaxed);
     workers::wake_all();
 }
 
 pub(crate) fn beyond_limit() -> bool {
-    LIMIT.load(Ordering::Relaxed) != 0 && ACTIVITY.workers() > limit()
+    let limit = limit();
+    limit < worker_count() as u64 && ACTIVITY.workers() > limit
 }
 
 /// Wakes a thread if one is wanted for a job of `root` that was just queued.
@@ -138,7 +135,7 @@ pub(crate) fn register_source() {
     static REGISTRATION: OnceLock<Registration> = OnceLock::new();
     REGISTRATION.get_or_init(|| {
         // The number of workers is asked of a backend: not where a task is queued.
-        worker_count();
+        LIMIT.store(worker_count() as u64, Ordering::Relaxed);
         workers::register(Arc::new(Tasks))
     });
 }
