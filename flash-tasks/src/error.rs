@@ -15,6 +15,8 @@ struct Failed {
 enum Cause {
     #[error("panicked: {0}")]
     Panicked(String),
+    #[error("failed: {0}")]
+    Failed(String),
     #[error("was cancelled before it began")]
     Cancelled,
 }
@@ -33,6 +35,10 @@ impl TaskError {
         TaskError::new(task, Cause::Panicked(text))
     }
 
+    pub(crate) fn failed(task: &str, error: String) -> TaskError {
+        TaskError::new(task, Cause::Failed(error))
+    }
+
     pub(crate) fn cancelled(task: &str) -> TaskError {
         TaskError::new(task, Cause::Cancelled)
     }
@@ -46,7 +52,7 @@ impl TaskError {
     pub fn panic(&self) -> Option<&str> {
         match &self.0.cause {
             Cause::Panicked(text) => Some(text),
-            Cause::Cancelled => None,
+            Cause::Failed(_) | Cause::Cancelled => None,
         }
     }
 

@@ -9,10 +9,12 @@
 //! run different ends of many independent tasks do not write the same line.
 
 use crate::error::TaskError;
-use crate::jobs::{Job, JobHeader};
-use crate::thread::{Context, Own, lock};
+use crate::future::block_on;
+use crate::jobs::{Job, JobHeader, Root};
+use crate::thread::{Context, Own, lock, new_root};
 use crate::wait::Waiter;
 use std::cell::UnsafeCell;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
@@ -65,8 +67,11 @@ pub struct TaskGraph<'a> {
     plan: Option<Plan>,
 }
 
+/// What a task does; or why it failed.
+type Function<'a> = dyn FnMut() -> Result<(), Box<str>> + Send + 'a;
+
 struct Described<'a> {
-    function: UnsafeCell<Box<dyn FnMut() + Send + 'a>>,
+    function: UnsafeCell<Box<Function<'a>>>,
     name: Option<Box<str>>,
     /// The last successor: a second edge to it is left out.
     latest: u32,
@@ -94,6 +99,11 @@ const IN_A_ROW: u32 = 32;
 
 /// The tables of a run, made once and again after a task was added.
 struct Plan {
+    /// What its slots refer to. The plan's own.
+    run: NonNull<Run>,
+    /// The root of a run that only its caller waits for, and the one that the slots have.
+    own_root: Root,
+    root: Root,
     slots: Box<[Slot]>,
     /// Of slot i: `successors[first[i]..first[i + 1]]`.
     first: Box<[u32]>,
@@ -114,7 +124,8 @@ struct Slot {
     job: JobHeader,
     run: *const Run,
     index: u32,
-    /// Tasks that it waits for: of all runs, and of this one that have not ended.
+    /// Tasks that it waits for: of each run, and of this one that have not ended. Each run leaves the second
+    /// as it found it.
     waits_for: u32,
     pending: AtomicU32,
     /// The number of its block; `NONE`: it is no sink.
@@ -126,7 +137,7 @@ unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
 
-/// One run, on the stack of `TaskGraph::run`, which waits for it.
+/// The run that lasts, or the last one. `TaskGraph::run` waits for it.
 struct Run {
     /// The functions: the one of a task is called by the thread that has its only entry in a queue.
     tasks: *const Described<'static>,
@@ -157,11 +168,60 @@ impl<'a> TaskGraph<'a> {
     ///
     /// # Panics
     /// A datum is of another graph.
-    pub fn task(&mut self, reads: &[Datum], writes: &[Datum], f: impl FnMut() + Send + 'a) -> TaskId {
+    pub fn task(&mut self, reads: &[Datum], writes: &[Datum], mut f: impl FnMut() + Send + 'a) -> TaskId {
+        let f = move || {
+            f();
+            Ok(())
+        };
+        self.add(reads, writes, Box::new(f))
+    }
+
+    /// As [`task`](Self::task), for a function that may fail: the run ends as if it had panicked.
+    ///
+    /// # Panics
+    /// As for `task`.
+    pub fn try_task<E: Display>(
+        &mut self,
+        reads: &[Datum],
+        writes: &[Datum],
+        mut f: impl FnMut() -> Result<(), E> + Send + 'a,
+    ) -> TaskId {
+        self.add(reads, writes, Box::new(move || f().map_err(|error| error.to_string().into())))
+    }
+
+    /// As [`try_task`](Self::try_task), for what goes on elsewhere, such as a kernel on a device: the task
+    /// ends when the future does, and keeps no thread meanwhile.
+    ///
+    /// # Panics
+    /// As for `task`.
+    ///
+    /// # Examples
+    /// ```
+    /// use flash_tasks::TaskGraph;
+    /// let mut graph = TaskGraph::new();
+    /// let sum = graph.datum();
+    /// graph.launch(&[], &[sum], || async { std::fs::metadata("Cargo.toml").map(drop) });
+    /// graph.run()?;
+    /// # Ok::<(), flash_tasks::TaskError>(())
+    /// ```
+    pub fn launch<L, T, E>(
+        &mut self,
+        reads: &[Datum],
+        writes: &[Datum],
+        mut f: impl FnMut() -> L + Send + 'a,
+    ) -> TaskId
+    where
+        L: IntoFuture<Output = Result<T, E>>,
+        E: Display,
+    {
+        self.try_task(reads, writes, move || block_on(f()).map(drop))
+    }
+
+    fn add(&mut self, reads: &[Datum], writes: &[Datum], f: Box<Function<'a>>) -> TaskId {
         let index = self.tasks.len() as u32;
         assert!(index < NONE, "a graph has at most {NONE} tasks");
         self.plan = None;
-        self.tasks.push(Described { function: UnsafeCell::new(Box::new(f)), name: None, latest: NONE });
+        self.tasks.push(Described { function: UnsafeCell::new(f), name: None, latest: NONE });
         for datum in reads {
             let access = self.access(datum);
             self.edge(access.writer, index);
@@ -244,7 +304,7 @@ impl<'a> TaskGraph<'a> {
     /// run after a change makes the plan for the others.
     ///
     /// # Errors
-    /// A task panicked: the first one. Tasks that had not begun by then were not run.
+    /// A task panicked or failed: the first one. Tasks that had not begun by then were not run.
     pub fn run(&mut self) -> Result<(), TaskError> {
         let plan = self.plan.get_or_insert_with(|| Plan::new(self.tasks.len(), &self.edges));
         if plan.slots.is_empty() {
@@ -254,22 +314,18 @@ impl<'a> TaskGraph<'a> {
             return self.run_here();
         }
         let own = Own::here();
-        let before = own.begins();
+        // A graph that nothing waits for but this thread is always the same root.
+        let before = own.begins_in(plan.own_root);
         let waiter = Waiter::new(own);
-        let run = Run {
-            tasks: self.tasks.as_ptr().cast(),
-            plan,
-            waiter: &waiter,
-            blocks: AtomicU32::new(plan.blocks.len() as u32),
-            failed: AtomicBool::new(false),
-            error: Mutex::new(None),
-        };
-        plan.reset(&run, own.context.get().root);
+        plan.reset(self.tasks.as_ptr().cast(), &waiter, own.context.get().root);
         let plan = &*plan;
         own.push_all(plan.roots.iter().map(|&root| plan.job(root)));
         waiter.wait(own);
-        own.ends(before);
-        run.error.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(()), Err)
+        if let Some(before) = before {
+            own.ends(before);
+        }
+        // SAFETY: the plan owns it, and no task is left that refers to it.
+        lock(unsafe { &plan.run.as_ref().error }).take().map_or(Ok(()), Err)
     }
 
     /// As [`run`](Self::run), in a kernel, which must not wait for other threads: in the order of the tasks.
@@ -277,8 +333,7 @@ impl<'a> TaskGraph<'a> {
     fn run_here(&mut self) -> Result<(), TaskError> {
         for (index, task) in self.tasks.iter_mut().enumerate() {
             let name = task.name.as_deref();
-            catch_unwind(AssertUnwindSafe(task.function.get_mut()))
-                .map_err(|payload| TaskError::panicked(&name_of(name, index), payload))?;
+            outcome(name, index, task.function.get_mut())?;
         }
         Ok(())
     }
@@ -286,6 +341,16 @@ impl<'a> TaskGraph<'a> {
 
 fn name_of(name: Option<&str>, index: usize) -> String {
     name.map_or_else(|| format!("number {index} of a graph"), str::to_string)
+}
+
+/// Calls the function of a task.
+#[inline]
+fn outcome(name: Option<&str>, index: usize, f: &mut Function<'_>) -> Result<(), TaskError> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(TaskError::failed(&name_of(name, index), error.into())),
+        Err(payload) => Err(TaskError::panicked(&name_of(name, index), payload)),
+    }
 }
 
 impl Plan {
@@ -306,32 +371,50 @@ impl Plan {
             successors[*at as usize] = to;
             *at += 1;
         }
+        let run = NonNull::from(Box::leak(Box::new(Run {
+            tasks: ptr::null(),
+            plan: ptr::null(),
+            waiter: ptr::null(),
+            blocks: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+            error: Mutex::new(None),
+        })));
+        let root = new_root();
         let mut sinks = 0;
         let slot = |index: usize| {
             let is_sink = first[index] == first[index + 1];
             let block = if is_sink { sinks / BLOCK } else { NONE };
             sinks += u32::from(is_sink);
             Slot {
-                job: JobHeader { run: run_slot, root: 0 },
-                run: ptr::null(),
+                job: JobHeader { run: run_slot, root },
+                run: run.as_ptr(),
                 index: index as u32,
                 waits_for: waits_for[index],
-                pending: AtomicU32::new(0),
+                pending: AtomicU32::new(waits_for[index]),
                 block,
             }
         };
         let slots = (0..tasks).map(slot).collect();
         let roots = (0..tasks as u32).filter(|&task| waits_for[task as usize] == 0).collect();
         let blocks = (0..sinks.div_ceil(BLOCK)).map(|_| Block(AtomicU32::new(0))).collect();
-        Plan { slots, first: first.into(), successors: successors.into(), roots, blocks, sinks }
+        let (first, successors) = (first.into(), successors.into());
+        Plan { run, own_root: root, root, slots, first, successors, roots, blocks, sinks }
     }
 
     /// Makes everything ready for a run.
-    fn reset(&mut self, run: &Run, root: u64) {
-        for slot in &mut self.slots {
-            slot.run = run;
-            slot.job.root = root;
-            *slot.pending.get_mut() = slot.waits_for;
+    fn reset(&mut self, tasks: *const Described<'static>, waiter: &Waiter, root: Root) {
+        // SAFETY: the plan owns it, and no run lasts.
+        let run = unsafe { self.run.as_mut() };
+        run.tasks = tasks;
+        run.plan = self;
+        run.waiter = waiter;
+        *run.blocks.get_mut() = self.blocks.len() as u32;
+        *run.failed.get_mut() = false;
+        if root != self.root {
+            self.root = root;
+            for slot in &mut self.slots {
+                slot.job.root = root;
+            }
         }
         for (block, first) in self.blocks.iter_mut().zip((0..self.sinks).step_by(BLOCK as usize)) {
             *block.0.get_mut() = (self.sinks - first).min(BLOCK);
@@ -348,6 +431,13 @@ impl Plan {
     }
 }
 
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: `new` made it as a box, and no run lasts.
+        drop(unsafe { Box::from_raw(self.run.as_ptr()) });
+    }
+}
+
 /// Runs a task of a graph, and those that come after it and wait for nothing else.
 ///
 /// # Safety
@@ -359,6 +449,8 @@ unsafe fn run_slot(job: NonNull<JobHeader>, own: &'static Own) {
         let (at, run) = unsafe { (slot.as_ref(), &*slot.as_ref().run) };
         // SAFETY: as above; the plan is not changed while the run lasts.
         let plan = unsafe { &*run.plan };
+        // For the next run. In this one nothing counts it down any more.
+        at.pending.store(at.waits_for, Ordering::Relaxed);
         own.context.set(Context { root: at.job.root, ..Context::NONE });
         // SAFETY: as above. Each task is called by the thread that has its entry, once per run.
         unsafe { run.call(at.index) };
@@ -406,8 +498,7 @@ impl Run {
             let task = self.tasks.add(index as usize);
             (&(*task).name, &mut *(*task).function.get())
         };
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
-            let error = TaskError::panicked(&name_of(task.as_deref(), index as usize), payload);
+        if let Err(error) = outcome(task.as_deref(), index as usize, function) {
             lock(&self.error).get_or_insert(error);
             self.failed.store(true, Ordering::Relaxed);
         }

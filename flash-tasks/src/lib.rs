@@ -8,6 +8,7 @@
 //! | waiting without a thread | [`Task::wait`], [`until`], [`yield_now`], in tasks |
 //! | shared values, limits | [`Mutex`], [`Condvar`], [`Semaphore`] |
 //! | futures | [`spawn_async`], [`block_on`] |
+//! | what has to be looked at again and again | [`service`] |
 //!
 //! Tasks run on the threads that run kernels on the CPU, asynchronous pipelines and functions of the host,
 //! and on the thread that waits for them. A task that waits is *suspended*: its thread runs other tasks. It
@@ -28,6 +29,7 @@ mod locks;
 mod node;
 mod run;
 mod scope;
+mod service;
 mod sync;
 mod task;
 mod thread;
@@ -39,6 +41,7 @@ pub use future::{AsyncTask, block_on, spawn_async};
 pub use graph::{Datum, TaskGraph, TaskId};
 pub use locks::{Condvar, Mutex, MutexGuard, Permit, Semaphore};
 pub use scope::{Scope, Spawn, join, scope};
+pub use service::{Service, service};
 pub use task::{Priority, State, Task, cancelled, name};
 pub use wait::{unsuspended, until, yield_now};
 pub use workers::{set_limit, worker_count};

@@ -251,10 +251,19 @@ impl Own {
     /// As [`begins`](Self::begins); `None` if there is nothing to be undone, as what runs here is of a root.
     #[inline]
     pub(crate) fn begins_anew(&self) -> Option<Before> {
-        // What is waited for without leaving the stack is a root of its own, so that nothing else is begun on
-        // top of it.
-        let anew = self.context.get().root == 0 || self.stays.get();
-        anew.then(|| self.begins_as(new_root()))
+        self.needs_root().then(|| self.begins_as(new_root()))
+    }
+
+    /// As [`begins_anew`](Self::begins_anew), with a root that nothing else is of just now.
+    pub(crate) fn begins_in(&self, root: Root) -> Option<Before> {
+        self.needs_root().then(|| self.begins_as(root))
+    }
+
+    /// True if what this thread begins is a root of its own. So is what is waited for without leaving the
+    /// stack, so that nothing else is begun on top of it.
+    #[inline]
+    fn needs_root(&self) -> bool {
+        self.context.get().root == 0 || self.stays.get()
     }
 
     /// As [`begins`](Self::begins), for what belongs to `root`.

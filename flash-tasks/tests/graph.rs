@@ -1,9 +1,13 @@
 //! Task graphs give what the order of their tasks gives.
 
 use flash_backend_cpu as _;
-use flash_tasks::{TaskGraph, scope, yield_now};
+use flash_tasks::{TaskError, TaskGraph, scope, unsuspended, yield_now};
 use proptest::prelude::*;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier};
+use std::task::Poll;
+use std::thread;
 
 /// Tasks by what they read and write, of `data` data.
 #[derive(Clone, Debug)]
@@ -162,4 +166,76 @@ fn graphs_run_inside_tasks_and_tasks_inside_graphs() {
     })
     .unwrap();
     assert_eq!(sum.into_inner(), 512);
+}
+
+#[test]
+fn a_task_that_fails_ends_the_run_with_its_error_and_the_next_run_is_whole() {
+    let (fails, ran) = (AtomicUsize::new(1), AtomicUsize::new(0));
+    let mut graph = TaskGraph::new();
+    let datum = graph.datum();
+    let first = graph.try_task(&[], &[datum], || match fails.load(Relaxed) {
+        0 => Ok(()),
+        _ => Err("no paper"),
+    });
+    graph.name(first, "print");
+    graph.task(&[datum], &[], || _ = ran.fetch_add(1, Relaxed));
+    let error = graph.run().unwrap_err();
+    assert_eq!((error.to_string(), error.panic()), ("task `print` failed: no paper".into(), None));
+    assert_eq!(ran.load(Relaxed), 0);
+    fails.store(0, Relaxed);
+    graph.run().unwrap();
+    assert_eq!(ran.load(Relaxed), 1);
+}
+
+#[test]
+fn a_launch_ends_with_its_future_and_keeps_no_thread() {
+    // More than there are threads, each woken by a thread of its own once all have begun.
+    let begun = Arc::new(Barrier::new(50));
+    let ended = AtomicUsize::new(0);
+    let mut graph = TaskGraph::new();
+    let data: Vec<_> = (0..50).map(|_| graph.datum()).collect();
+    for datum in &data {
+        let begun = &begun;
+        graph.launch(&[], &[*datum], move || {
+            let (begun, woken) = (begun.clone(), Arc::new(AtomicUsize::new(0)));
+            poll_fn(move |context| match woken.load(Acquire) {
+                0 => {
+                    let (begun, waker, woken) = (begun.clone(), context.waker().clone(), woken.clone());
+                    thread::spawn(move || {
+                        begun.wait();
+                        woken.store(1, Release);
+                        waker.wake();
+                    });
+                    Poll::Pending
+                }
+                _ => Poll::Ready(Ok::<_, TaskError>(())),
+            })
+        });
+        graph.task(&[*datum], &[], || _ = ended.fetch_add(1, Relaxed));
+    }
+    for run in 1..=2 {
+        graph.run().unwrap();
+        assert_eq!(ended.load(Relaxed), 50 * run);
+    }
+}
+
+#[test]
+fn a_graph_runs_in_scopes_of_others_and_by_itself_in_turn() {
+    let count = AtomicUsize::new(0);
+    let mut graph = TaskGraph::new();
+    let datum = graph.datum();
+    for _ in 0..20 {
+        graph.task(&[], &[], || _ = count.fetch_add(1, Relaxed));
+        graph.task(&[], &[datum], yield_now);
+    }
+    for _ in 0..10 {
+        graph.run().unwrap();
+        scope(|s| {
+            drop(s.spawn(|| graph.run().unwrap()));
+            (0..20).for_each(|_| drop(s.spawn(yield_now)));
+        })
+        .unwrap();
+        unsuspended(|| graph.run().unwrap());
+    }
+    assert_eq!(count.load(Relaxed), 600);
 }

@@ -2,7 +2,7 @@
 
 use flash_backend_cpu as _;
 use flash_tasks::{
-    Condvar, Mutex, Semaphore, State, Task, TaskError, cancelled, join, name, scope, spawn_async,
+    Condvar, Mutex, Semaphore, State, Task, TaskError, cancelled, join, name, scope, service, spawn_async,
     unsuspended, until, yield_now,
 };
 use proptest::prelude::*;
@@ -10,6 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::task::Poll;
+use std::thread;
+use std::time::Duration;
 
 fn fib(n: u32) -> u64 {
     if n < 2 {
@@ -349,6 +351,59 @@ fn futures_run_on_workers_and_wake_each_other() {
     let sum = scope(|s| s.spawn(move || many.into_iter().map(|one| one.wait().unwrap()).sum::<u64>()).wait());
     assert_eq!(sum.unwrap().unwrap(), 4950);
     drop(spawn_async(async {}));
+}
+
+/// Waits, with tasks and without them, until a number has grown by three.
+fn grows(count: &AtomicUsize, tasks: bool) {
+    let enough = count.load(SeqCst) + 3;
+    let reached = || if count.load(SeqCst) < enough { Poll::Pending } else { Poll::Ready(()) };
+    match tasks {
+        true => scope(|s| (0..10).for_each(|_| drop(s.spawn(|| until(reached))))).unwrap(),
+        false => until(reached),
+    }
+}
+
+#[test]
+fn services_are_called_while_tasks_run_and_while_none_do_until_they_end() {
+    let counts: [&'static AtomicUsize; 2] = [(); 2].map(|()| &*Box::leak(Box::default()));
+    let of = |count: &'static AtomicUsize| {
+        let inside = AtomicUsize::new(0);
+        service(Duration::ZERO, move || {
+            // One call at a time, also while it is suspended.
+            assert_eq!(inside.fetch_add(1, SeqCst), 0);
+            yield_now();
+            inside.fetch_sub(1, SeqCst);
+            count.fetch_add(1, SeqCst);
+        })
+    };
+    let [first, second] = counts.map(of);
+    for tasks in [true, false, true] {
+        counts.iter().for_each(|count| grows(count, tasks));
+    }
+    first.end().unwrap();
+    let ended = counts[0].load(SeqCst);
+    grows(counts[1], false);
+    drop(second);
+    let both = counts.map(|count| count.load(SeqCst));
+    thread::sleep(Duration::from_millis(5));
+    assert_eq!((both, both[0]), (counts.map(|count| count.load(SeqCst)), ended));
+    // The thread that queues them has ended, and comes again.
+    let third = of(counts[0]);
+    grows(counts[0], true);
+    third.end().unwrap();
+}
+
+#[test]
+fn a_service_that_panics_is_not_called_again_and_says_so() {
+    let calls: &AtomicUsize = Box::leak(Box::default());
+    let service = service(Duration::ZERO, move || {
+        assert!(calls.fetch_add(1, SeqCst) < 2, "the third call");
+    });
+    let reached = || if calls.load(SeqCst) < 3 { Poll::Pending } else { Poll::Ready(()) };
+    until(reached);
+    thread::sleep(Duration::from_millis(5));
+    let error = service.end().unwrap_err();
+    assert_eq!((error.panic(), calls.load(SeqCst)), (Some("the third call"), 3));
 }
 
 #[test]

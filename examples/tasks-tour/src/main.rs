@@ -24,7 +24,7 @@ struct Stop {
     run: fn() -> Result<String>,
 }
 
-const STOPS: [Stop; 15] = [
+const STOPS: [Stop; 17] = [
     Stop { name: "order", shows: "a graph runs b after a, and c after b", run: order::abc },
     Stop { name: "many", shows: "100,000 tasks at once", run: order::many },
     Stop { name: "suspension", shows: "10,000 tasks wait at once, on a few threads", run: order::suspension },
@@ -40,6 +40,8 @@ const STOPS: [Stop; 15] = [
         shows: "operations of something else: a thread, a kernel",
         run: sharing::pending,
     },
+    Stop { name: "kernels", shows: "a graph whose tasks are kernels on a device", run: sharing::kernels },
+    Stop { name: "service", shows: "a function that is called while tasks run", run: sharing::service },
     Stop { name: "fibonacci", shows: "F(24): 150,049 tasks", run: work::fibonacci },
     Stop { name: "matmul", shows: "a product of matrices, a task for each tile", run: work::matmul },
     Stop { name: "cholesky", shows: "a graph from accesses, kept and run again", run: work::cholesky },

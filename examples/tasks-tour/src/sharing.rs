@@ -4,10 +4,12 @@ use crate::expect;
 use anyhow::Result;
 use flash::kernel::prelude::*;
 use flash::prelude::*;
-use flash_tasks::{Condvar, Mutex, block_on, scope, until, yield_now};
+use flash_tasks::{Condvar, Mutex, TaskGraph, block_on, scope, until, yield_now};
 use std::collections::VecDeque;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
+use std::time::Duration;
 
 /// Tasks keep the value while they are suspended.
 pub fn mutex() -> Result<String> {
@@ -115,4 +117,52 @@ pub fn pending() -> Result<String> {
     let [a, b, c] = sums;
     expect((answer?, [a??, b??, c??]), (42, [200.0, 400.0, 600.0]))?;
     Ok("an answer of a thread, and three kernels".into())
+}
+
+/// Tasks that are kernels: they end when the device has, and keep no thread meanwhile.
+pub fn kernels() -> Result<String> {
+    const STEPS: i32 = 10;
+    let rt = get_runtime("ALL_CPU")?;
+    let parts = [1.0_f32, 2.0, 3.0].map(|value| FlashMemory::from(vec![value; 100]));
+    let sum = Mutex::new(0.0);
+    let mut graph = TaskGraph::new();
+    let data = parts.each_ref().map(|_| graph.datum());
+    for _ in 0..STEPS {
+        for (part, datum) in parts.iter().zip(data) {
+            graph.launch(&[], &[datum], || rt.submit(Double::of(part.clone())).exec_async([100]));
+        }
+    }
+    for (part, datum) in parts.iter().zip(data) {
+        graph.try_task(&[datum], &[], || {
+            *sum.lock() += part.read()?.iter().sum::<f32>();
+            Ok::<(), flash::Error>(())
+        });
+    }
+    graph.run()?;
+    drop(graph);
+    let sum = sum.into_inner();
+    expect(sum, 600.0 * 2_f32.powi(STEPS))?;
+    Ok(format!("{} launches", STEPS * 3))
+}
+
+/// Workers call a service between tasks, here to show how far they are.
+pub fn service() -> Result<String> {
+    const TASKS: usize = 200;
+    let (done, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let watches = {
+        let (done, seen) = (done.clone(), seen.clone());
+        flash_tasks::service(Duration::from_micros(200), move || seen.store(done.load(SeqCst), SeqCst))
+    };
+    scope(|s| {
+        for _ in 0..TASKS {
+            drop(s.spawn(|| done.fetch_add(1, SeqCst)));
+        }
+        // The last task ends when the service has seen all others.
+        drop(s.spawn(|| {
+            until(|| if seen.load(SeqCst) == TASKS { Poll::Ready(()) } else { Poll::Pending });
+        }));
+    })?;
+    watches.end()?;
+    expect(seen.load(SeqCst), TASKS)?;
+    Ok(format!("it saw {TASKS} tasks end"))
 }

@@ -1,6 +1,9 @@
-//! Tasks: that no task is left lying while a worker sleeps, and that the last one to know a task frees it.
+//! Tasks: that no task is left lying while a worker sleeps, that the last one to know a task frees it, and
+//! that its memory has one owner.
 //! The files under test are included in place.
 
+#[path = "../../../../flash-tasks/src/blocks.rs"]
+mod blocks;
 #[path = "../../../../flash-tasks/src/done.rs"]
 mod done;
 #[path = "../../../../flash-tasks/src/idle.rs"]
@@ -8,8 +11,10 @@ mod idle;
 mod sync;
 
 use crate::check;
+use blocks::{Blocks, Returned};
 use done::{Done, Handle};
 use idle::{Activity, Part};
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
@@ -159,5 +164,53 @@ fn a_handle_that_waits_is_signalled_or_sees_the_end() {
         end.join().unwrap();
         assert_eq!(task.signalled.load(Ordering::Acquire), waits);
         assert_eq!(task.frees.load(Ordering::Acquire), 0);
+    });
+}
+
+/// A thread's blocks, and what says which thread uses one: its cell is touched by what has the block.
+struct Owner {
+    returned: Returned,
+    used: [UnsafeCell<()>; 2],
+}
+
+// SAFETY: that is what the model checks.
+unsafe impl Sync for Owner {}
+
+#[test]
+fn a_block_that_others_free_has_one_owner_at_a_time() {
+    check(3, || {
+        let owner = Arc::new(Owner { returned: Returned::new(), used: [(); 2].map(UnsafeCell::new) });
+        let blocks = Blocks::new();
+        let made = [(); 2].map(|()| blocks.allocate(0, &owner.returned).as_ptr().expose_provenance());
+        let others = [0, 1].map(|i| {
+            let owner = owner.clone();
+            thread::spawn(move || {
+                let (own, other) = (Returned::new(), Blocks::new());
+                owner.used[i].with_mut(|_| ());
+                let block = std::ptr::with_exposed_provenance_mut(made[i]);
+                let block = std::ptr::NonNull::new(block).unwrap();
+                // SAFETY: the owner made it, nothing else uses it, and the owner lives on.
+                unsafe { other.release(0, block, &owner.returned, &own) };
+                other.clear();
+            })
+        });
+        let mut again = Vec::new();
+        let mut take = || {
+            let block = blocks.allocate(0, &owner.returned);
+            if let Some(i) = made.iter().position(|&made| made == block.as_ptr().addr()) {
+                owner.used[i].with_mut(|_| ());
+            }
+            assert!(!again.contains(&block), "a block was given out twice");
+            again.push(block);
+        };
+        take();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        (0..3).for_each(|_| take());
+        let reused = again.iter().filter(|block| made.contains(&block.as_ptr().addr())).count();
+        assert_eq!(reused, 2, "a block was lost");
+        for block in again {
+            // SAFETY: it is this thread's.
+            unsafe { blocks.release(0, block, &owner.returned, &owner.returned) };
+        }
     });
 }

@@ -1,3 +1,3 @@
 //! The atomics of loom.
 
-pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
