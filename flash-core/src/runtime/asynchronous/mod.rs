@@ -176,15 +176,15 @@ impl QueuedPipeline for Task {
         self.pending.set_queued(queued);
     }
 
-    /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait.
-    fn run(mut self: Box<Self>, may_wait: bool) {
+    fn run(mut self: Box<Self>, may_wait: bool) -> bool {
         let rest = self.rest.take();
         let (list, runtime) = self.pipeline.buffer.parts();
         let state = InTurn::of_task(&self.touched, may_wait, rest);
         let run = || launch::run_in_turn(list, runtime, &state, Some(self.pending.outcome()));
         let result = caught(run).unwrap_or_else(|text| Err(Error::Backend { code: Code::Panic, text }));
         if let Some(rest) = state.left() {
-            return go_on(self, rest);
+            go_on(self, rest);
+            return false;
         }
         // A thread that has the outcome finds the memories' handles given up; what comes after finds both,
         // and so does a thread that waits for that.
@@ -192,6 +192,7 @@ impl QueuedPipeline for Task {
         drop(pipeline);
         drop(permit);
         pending.finish(result, turn, !may_wait);
+        true
     }
 }
 
@@ -203,7 +204,7 @@ fn go_on(mut task: Box<Task>, rest: Rest) {
     task.rest = Some(rest);
     match awaited {
         Some(postponed) => postponed.then(Box::new(move || pending::push(task))),
-        None => workers::blocking::run(priority, Box::new(move || task.run(true))),
+        None => workers::blocking::run(priority, Box::new(move || _ = task.run(true))),
     }
 }
 

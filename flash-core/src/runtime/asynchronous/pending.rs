@@ -25,10 +25,23 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
-/// Polls of a worker that finds a single pipeline, before it takes it: the thread that started the pipeline
-/// may wait for it at once, and then runs it with its data in its caches.
-const GRACE: u32 = 40;
+/// Looks of a worker at a single pipeline before it takes it: the thread that started the pipeline may wait
+/// for it at once, and then runs it with its data in its caches.
+const GRACE: u32 = 5;
+/// Looks of a worker at most, while other threads put short pipelines in and run them: two threads at one
+/// queue take several times as long for such as one of them alone, since all that they touch goes back and
+/// forth between two cores.
+const PATIENT: u32 = 250;
+/// Looks without a change after which the others are no longer at it.
+const STILL: u32 = 25;
+/// Looks at what may be so, where nothing has changed since this worker was there.
+const ALONE: u32 = 2;
+/// Pauses between two looks.
+const PAUSES: u32 = 8;
+/// A pipeline that takes less is short.
+const SHORT: Duration = Duration::from_micros(2);
 /// Polls of a waiting thread before it sleeps: this many with a pause, then as many that give up the
 /// processor.
 const POLLS: u32 = 200;
@@ -46,8 +59,9 @@ pub(super) trait QueuedPipeline: Send {
     /// It enters the queue, or was taken out.
     fn set_queued(&self, queued: bool);
 
-    /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait.
-    fn run(self: Box<Self>, may_wait: bool);
+    /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait. True if all of it
+    /// has run.
+    fn run(self: Box<Self>, may_wait: bool) -> bool;
 }
 
 /// Takes a place in the order, and counts a pipeline in the words of its memories.
@@ -273,7 +287,12 @@ thread_local! {
     static COMPLETES: Cell<bool> = const { Cell::new(false) };
     /// True if this worker has put a pipeline into the queue, and told no other worker.
     static CONTINUES: Cell<bool> = const { Cell::new(false) };
+    /// The queue's number of changes when this worker last took something out.
+    static LEFT_AT: Cell<usize> = const { Cell::new(0) };
 }
+
+/// The last pipeline that a worker has run all of was short.
+static ARE_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// The pipelines that may run, and the threads that sleep until some pipeline is done.
 static QUEUE: LazyLock<Queue<Box<dyn QueuedPipeline>, Arc<Pending>>> = LazyLock::new(Queue::new);
@@ -301,17 +320,37 @@ static REGISTERED: LazyLock<workers::Registration> = LazyLock::new(|| workers::r
 
 impl Source for Pipelines {
     fn run_one(&self) -> bool {
-        let continues = CONTINUES.take();
-        let mut polls = if continues { GRACE } else { 0 };
+        // True if no other thread has been at the queue since this one was.
+        let alone = QUEUE.changes() == LEFT_AT.get();
+        let mut looks = match (CONTINUES.take(), alone) {
+            (true, _) => STILL,
+            (false, true) => STILL - ALONE,
+            (false, false) => 0,
+        };
+        let mut patience = if ARE_SHORT.load(Relaxed) { PATIENT } else { 0 };
+        let mut seen = QUEUE.changes();
         loop {
-            match QUEUE.len() {
+            let (len, changes) = (QUEUE.len(), QUEUE.changes());
+            if changes != seen && patience > 0 {
+                (seen, looks) = (changes, 0);
+            }
+            match len {
                 0 => return false,
-                1 if polls < GRACE => polls += 1,
+                1 if looks < GRACE => looks += 1,
+                _ if looks < STILL && patience > 0 => looks += 1,
                 _ => break,
             }
-            std::hint::spin_loop();
+            patience = patience.saturating_sub(1);
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
-        taken(QUEUE.take(|_| Some(0))).map(|task| task.run(false)).is_some()
+        let task = taken(QUEUE.take(|_| Some(0)));
+        LEFT_AT.set(QUEUE.changes());
+        let Some(task) = task else { return false };
+        let start = Instant::now();
+        if task.run(false) {
+            ARE_SHORT.store(start.elapsed() < SHORT, Relaxed);
+        }
+        true
     }
 }
 

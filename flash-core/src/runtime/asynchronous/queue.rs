@@ -27,6 +27,8 @@ pub(super) struct Queue<J, S> {
     jobs: Mutex<VecDeque<J>>,
     /// Their number, to be read without the lock.
     len: AtomicUsize,
+    /// How often something was put in or taken out, to be read without the lock.
+    changes: AtomicUsize,
     sleepers: Mutex<Vec<S>>,
     /// The number of sleepers.
     sleeping: AtomicUsize,
@@ -35,7 +37,8 @@ pub(super) struct Queue<J, S> {
 impl<J: Job, S: Sleeper> Queue<J, S> {
     pub fn new() -> Queue<J, S> {
         let (jobs, sleepers) = (Mutex::new(VecDeque::new()), Mutex::new(Vec::new()));
-        Queue { jobs, len: AtomicUsize::new(0), sleepers, sleeping: AtomicUsize::new(0) }
+        let [len, changes, sleeping] = [(); 3].map(|()| AtomicUsize::new(0));
+        Queue { jobs, len, changes, sleepers, sleeping }
     }
 
     fn jobs(&self) -> MutexGuard<'_, VecDeque<J>> {
@@ -51,6 +54,16 @@ impl<J: Job, S: Sleeper> Queue<J, S> {
         self.len.load(Acquire)
     }
 
+    /// A number that is another one after each change.
+    pub fn changes(&self) -> usize {
+        self.changes.load(Relaxed)
+    }
+
+    fn changed(&self, jobs: &VecDeque<J>) {
+        self.changes.store(self.changes.load(Relaxed).wrapping_add(1), Relaxed);
+        self.len.store(jobs.len(), Release);
+    }
+
     /// Puts an entry behind all of its priority or a higher one. Returns how many there are now.
     pub fn push(&self, job: J) -> usize {
         let mut jobs = self.jobs();
@@ -61,7 +74,7 @@ impl<J: Job, S: Sleeper> Queue<J, S> {
             _ => jobs.len(),
         };
         jobs.insert(at, job);
-        self.len.store(jobs.len(), Release);
+        self.changed(&jobs);
         jobs.len()
     }
 
@@ -78,7 +91,7 @@ impl<J: Job, S: Sleeper> Queue<J, S> {
         let mut jobs = self.jobs();
         let at = which(&jobs)?;
         let job = jobs.remove(at);
-        self.len.store(jobs.len(), Release);
+        self.changed(&jobs);
         job
     }
 
