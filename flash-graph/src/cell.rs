@@ -8,6 +8,7 @@ use crate::pool::PoolUse;
 use crate::port::{Flush, Outputs, Way};
 use crate::schedule::{Cell, Core};
 use crate::strand::Strand;
+use crate::trace::{self, Arrival};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -62,13 +63,15 @@ impl Default for Config {
 pub(crate) trait Inbox<N: Node>: Send + Sync {
     /// A buffer for batches.
     fn buffer(&self) -> Box<dyn Any + Send>;
-    /// Takes up to `most` data into a buffer.
-    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> usize;
+    /// Takes up to `most` data into a buffer. Returns how many, and the number of the first of all ever taken.
+    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> (usize, u64);
     /// Gives the data of a buffer to a node.
     fn give(&self, data: &mut dyn Any, node: &mut N, out: &mut N::Out, cx: &mut Cx<'_>) -> Result<(), Error>;
     fn clear(&self, core: &Arc<Core>);
     fn set_capacity(&self, capacity: usize);
     fn filled(&self) -> Filled;
+    /// What tells it from others, see `trace.rs`.
+    fn key(&self) -> u64;
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -95,7 +98,7 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
     }
 
     #[inline]
-    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> usize {
+    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> (usize, u64) {
         let into = into.downcast_mut().expect("a buffer that this inbox made");
         self.0.take(most, into, |waiter| core.unpark(waiter))
     }
@@ -116,6 +119,10 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
 
     fn filled(&self) -> Filled {
         self.0.filled()
+    }
+
+    fn key(&self) -> u64 {
+        trace::key(&self.0)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -250,6 +257,7 @@ impl<N: Node> NodeCell<N> {
                 let Replica { node: user, out, number, grants, .. } = replica;
                 let (number, pools) = (*number, &live.pools);
                 let mut cx = Cx { core, node, replica: number, pools, grants, batch: 0, made: 0 };
+                let _span = flash_trace::is_on().then(|| trace::call(cx.name(), number, 0));
                 Self::guarded(core, node, number, || {
                     call(user, out, &mut cx)?;
                     out.flush(Flush(Way::Deliver(true)));
@@ -320,7 +328,7 @@ impl<N: Node> Replica<N> {
     #[inline]
     fn run(&mut self, live: &Live<N>, core: &Arc<Core>, index: u32, room: usize) -> usize {
         let most = if live.pools.is_empty() { self.batch.min(room) } else { 1 };
-        let (mut taken, mut sequence) = (0, 0);
+        let (mut taken, mut sequence, mut arrival) = (0, 0, Arrival { inbox: 0, first: 0 });
         self.turn = self.turn.wrapping_add(1);
         let inboxes = live.inboxes.len();
         {
@@ -328,7 +336,11 @@ impl<N: Node> Replica<N> {
             for i in 0..inboxes {
                 let i = if inboxes == 1 { 0 } else { (i + self.turn) % inboxes };
                 if taken < most {
-                    taken += live.inboxes[i].take(most - taken, core, &mut *self.buffers[i]);
+                    let (count, first) = live.inboxes[i].take(most - taken, core, &mut *self.buffers[i]);
+                    if taken == 0 {
+                        arrival = Arrival { inbox: i, first };
+                    }
+                    taken += count;
                 }
             }
             if taken > 0
@@ -344,6 +356,9 @@ impl<N: Node> Replica<N> {
             // The next activation counts what is left.
             core.nodes[index as usize].word.take(taken as u32);
         }
+        let entry = &core.nodes[index as usize];
+        let _span =
+            flash_trace::is_on().then(|| trace::batch(entry, (self.number, taken), &live.inboxes, arrival));
         // Looking at the clock takes longer than a datum may.
         let timed = self.batch < TIMED || taken >= TIMED || self.turn.is_multiple_of(64);
         let start = timed.then(Instant::now);

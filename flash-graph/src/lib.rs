@@ -44,6 +44,7 @@ mod schedule;
 mod signal;
 mod strand;
 mod sync;
+mod trace;
 mod wait;
 mod word;
 mod workers;

@@ -12,6 +12,7 @@ use crate::guard;
 use crate::lane::{Filled, Waiter, lock};
 use crate::port::Target;
 use crate::signal::{Call, Seen, Signal};
+use crate::trace;
 use crate::word::{After, Word};
 use crate::workers;
 use crossbeam_queue::ArrayQueue;
@@ -192,8 +193,9 @@ impl Core {
             data.clear();
             return false;
         }
-        let awaited = target.lane.put_all(data);
-        self.delivered(target.node, count, awaited, last)
+        let put = target.lane.put_all(data);
+        let _ = flash_trace::is_on().then(|| trace::delivered(node, &target.lane, put.first, count as usize));
+        self.delivered(target.node, count, put.awaited, last)
     }
 
     /// As [`deliver`](Self::deliver), of one datum. It comes back if the node has ended.
@@ -203,8 +205,9 @@ impl Core {
         if node.cyclic && !self.components[node.component as usize].count.add(1) {
             return Err(datum);
         }
-        let awaited = target.lane.put(datum);
-        match self.delivered(target.node, 1, awaited, false) {
+        let put = target.lane.put(datum);
+        let _ = flash_trace::is_on().then(|| trace::delivered(node, &target.lane, put.first, 1));
+        match self.delivered(target.node, 1, put.awaited, false) {
             true => Ok(()),
             // Nothing else takes what is in the inbox of a node that has ended.
             false => target.lane.take_one(|_| ()).map_or(Ok(()), Err),
