@@ -8,6 +8,7 @@ use crate::pool::PoolUse;
 use crate::port::{Flush, Outputs, Way};
 use crate::schedule::{Cell, Core};
 use crate::strand::Strand;
+use crate::times::{Busy, For};
 use crate::trace::{self, Arrival};
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most data of a batch.
 const BATCH: usize = 256;
@@ -132,6 +133,7 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
 
 /// An inbox that a node fills.
 pub(crate) trait Gate: Send + Sync {
+    fn filled(&self) -> Filled;
     fn room(&self) -> usize;
     fn capacity(&self) -> usize;
     /// As [`Lane::wait_for_room`].
@@ -141,6 +143,10 @@ pub(crate) trait Gate: Send + Sync {
 }
 
 impl<T: Send> Gate for Lane<T> {
+    fn filled(&self) -> Filled {
+        Lane::filled(self)
+    }
+
     fn room(&self) -> usize {
         Lane::room(self)
     }
@@ -150,7 +156,7 @@ impl<T: Send> Gate for Lane<T> {
     }
 
     fn wait(&self, core: &Core, node: u32) -> bool {
-        self.wait_for_room(Waiter::Node(node), || core.park(node))
+        self.wait_for_room(Waiter::Node(node), || core.park(node, For::Room))
     }
 
     fn wait_for_any(&self, node: u32, wait: u32) -> bool {
@@ -185,6 +191,8 @@ struct Live<N: Node> {
     pools: Box<[PoolUse]>,
     strand: Option<Arc<Strand>>,
     order: Option<Mutex<Order<N::Out>>>,
+    /// By replica.
+    busy: Box<[Busy]>,
 }
 
 struct Replica<N: Node> {
@@ -195,6 +203,8 @@ struct Replica<N: Node> {
     grants: Box<[usize]>,
     /// The number of data of a batch.
     batch: usize,
+    /// Nanoseconds of a datum in the last batch that was timed.
+    each: u64,
     /// Batches so far.
     turn: usize,
 }
@@ -373,9 +383,11 @@ impl<N: Node> Replica<N> {
                 .try_for_each(|(inbox, buffer)| inbox.give(&mut **buffer, node, out, &mut cx))
         });
         let done = cx.made.max(taken);
-        if let Some(start) = start {
-            let each = (start.elapsed().as_nanos() as u64 / done as u64).max(1);
-            self.batch = (BATCH_NS / each).clamp(1, BATCH as u64) as usize;
+        let busy = start.map_or(self.each * done as u64, |start| start.elapsed().as_nanos() as u64);
+        live.busy[number].add(busy);
+        if start.is_some() {
+            self.each = (busy / done as u64).max(1);
+            self.batch = (BATCH_NS / self.each).clamp(1, BATCH as u64) as usize;
         }
         if good {
             // Copies for several edges are the user's code, too.
@@ -435,6 +447,7 @@ impl<N: Node> Cell for NodeCell<N> {
                 buffers: inboxes.iter().map(|inbox| inbox.buffer()).collect(),
                 grants: vec![0; pools.len()].into(),
                 batch: 1,
+                each: 0,
                 turn: 0,
             }))
         });
@@ -446,6 +459,7 @@ impl<N: Node> Cell for NodeCell<N> {
             pools,
             strand: config.strand.take(),
             order: config.ordered.then(|| Mutex::new(order)),
+            busy: (0..config.replicas).map(|_| Busy::default()).collect(),
         };
         let _ = self.live.set(live);
     }
@@ -523,6 +537,10 @@ impl<N: Node> Cell for NodeCell<N> {
         live.replicas.iter().find_map(|replica| {
             replica.try_with(|replica| replica.as_ref().and_then(|replica| replica.node.holds())).flatten()
         })
+    }
+
+    fn busy(&self) -> Duration {
+        self.live.get().iter().flat_map(|live| &live.busy).map(Busy::so_far).sum()
     }
 
     fn inboxes(&self) -> Vec<Filled> {

@@ -18,6 +18,8 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Waiter {
     Node(u32),
+    /// The activation of a node that waits for things of a pool.
+    Pool(u32),
     /// The activation of a node that waits for one of several inboxes, and the number of its wait.
     Any(u32, u32),
     Outside,
@@ -60,6 +62,7 @@ pub(crate) struct Put {
 }
 
 /// How full an inbox is.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Filled {
     pub(crate) len: usize,
     /// The most that it has held.
