@@ -22,6 +22,7 @@
 //! graph, and by the workers of the process. `docs/graphs.md` is the guide, `README.md` beside this crate
 //! says why it is as it is.
 
+mod asked;
 mod cell;
 mod check;
 mod component;

@@ -133,9 +133,14 @@ impl Picture {
         self.shape.ended.store(times::now(), Ordering::Release);
     }
 
-    /// The graph's name.
-    pub(crate) fn name(&self) -> &str {
-        &self.shape.name
+    /// True if both are of the same graph.
+    pub(crate) fn is_of(&self, other: &Picture) -> bool {
+        Arc::ptr_eq(&self.shape, &other.shape)
+    }
+
+    /// True if a file of this name is to be SVG.
+    pub(crate) fn is_svg(path: &Path) -> bool {
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
     }
 
     /// The picture in the language of Graphviz: `dot -Tsvg`.
@@ -155,10 +160,7 @@ impl Picture {
     /// The file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
-        let text = match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
-            true => self.svg(),
-            false => self.dot(),
-        };
+        let text = if Picture::is_svg(path) { self.svg() } else { self.dot() };
         flash_trace::hooks::replace(path, |file| file.write_all(text.as_bytes()))
     }
 

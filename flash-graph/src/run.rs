@@ -1,5 +1,6 @@
 //! A graph that runs, as the program that started it sees it.
 
+use crate::asked;
 use crate::check::Checked;
 use crate::component::Component;
 use crate::dedicated::Dedicated;
@@ -69,6 +70,7 @@ impl Run {
         inputs.iter().for_each(|input| input.bind(&core));
         let picture = Picture::of_run(shown, core.clone());
         let run = Run { core, inputs, picture, ended: false };
+        asked::starts(&run.picture);
         run.begin();
         run
     }
@@ -175,6 +177,7 @@ impl Run {
         core.help(|_| (core.is_done() || core.has_failed() && core.is_quiet()).then_some(()));
         core.nodes.iter().filter_map(|node| node.dedicated.as_ref()).for_each(|threads| threads.stop());
         self.picture.ended();
+        asked::ended(&self.picture);
         for node in &core.nodes {
             // Destructors of the user's may panic: the others are called nevertheless.
             let _ = catch_unwind(AssertUnwindSafe(|| node.cell.clear(core)));
