@@ -2,6 +2,7 @@
 
 use crate::layout::{Layout, Line, Point, Vertex, layout};
 use crate::picture::{EdgeView, Form, NodeView, View, short_time};
+use flash_trace::hooks::xml;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ pub(crate) fn draw(view: &View<'_>) -> String {
          viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
          markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#71717a\"/></marker></defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text class=\"name\" x=\"{MARGIN}\" y=\"{1}\">{0}</text>\n",
-        escaped(&title),
+        xml(&title),
         MARGIN + 10.0,
     );
     let _ = writeln!(svg, "<g transform=\"translate({MARGIN} {top})\">");
@@ -89,7 +90,7 @@ fn drawing(svg: &mut String, view: &View<'_>, vertices: &[Vertex<'_>], layout: &
             if frame.depth > 1 { 0.6 } else { 1.0 },
             x + 10.0,
             y + 17.0,
-            escaped(&frame.name),
+            xml(&frame.name),
         );
     }
     for (edge, points) in view.edges.iter().zip(&layout.lines) {
@@ -108,10 +109,9 @@ fn drawing(svg: &mut String, view: &View<'_>, vertices: &[Vertex<'_>], layout: &
     }
     for (edge, at) in view.edges.iter().zip(&layout.labels) {
         let lines = edge.lines();
-        let _ =
-            write!(svg, "<g><title>{}</title>", escaped(&format!("{} {}", edge.datum, lines[1..].join(" "))));
+        let _ = write!(svg, "<g><title>{}</title>", xml(&format!("{} {}", edge.datum, lines[1..].join(" "))));
         for (i, line) in lines.iter().enumerate() {
-            let (y, line) = (at.y - 5.0 + i as f64 * 18.0, escaped(&shown(line)));
+            let (y, line) = (at.y - 5.0 + i as f64 * 18.0, xml(&shown(line)));
             // The first keeps it readable where a line goes through.
             for class in ["label halo", "label"] {
                 let _ = write!(svg, "<text class=\"{class}\" x=\"{:.1}\" y=\"{y:.1}\">{line}</text>", at.x);
@@ -142,13 +142,13 @@ fn draw_node(
         svg,
         "<g><title>{}</title><rect class=\"box\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" \
          rx=\"{round:.1}\" fill=\"{fill}\"/><text class=\"name middle\" x=\"{middle:.1}\" y=\"{:.1}\">{}</text>",
-        escaped(&format!("{}\n{}", node.name, lines.join("\n"))),
+        xml(&format!("{}\n{}", node.name, lines.join("\n"))),
         y + 18.0,
-        escaped(&name(node)),
+        xml(&name(node)),
     );
     for (i, line) in lines.iter().enumerate() {
         let y = y + 18.0 + LINE * (i + 1) as f64;
-        let _ = write!(svg, "<text class=\"middle\" x=\"{middle:.1}\" y=\"{y:.1}\">{}</text>", escaped(line));
+        let _ = write!(svg, "<text class=\"middle\" x=\"{middle:.1}\" y=\"{y:.1}\">{}</text>", xml(line));
     }
     if has_bar(node, elapsed) {
         let (mut left, full, y) = (x + 6.0, w - 12.0, y + h - BAR - 5.0);
@@ -234,21 +234,4 @@ fn shown(text: &str) -> String {
 /// The width of a text, about: letters of East Asia are two wide.
 fn width(text: &str, letter: f64) -> f64 {
     text.chars().map(|c| if c >= '\u{1100}' { 2.0 } else { 1.0 }).sum::<f64>() * letter
-}
-
-/// Text for XML, which has no control characters.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' | '\t' => escaped.push(c),
-            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -7,6 +7,7 @@ pub use crate::event::Category;
 use crate::event::What;
 pub use crate::files::replace;
 use crate::recorder::{self, record};
+pub use crate::svg::xml;
 use std::marker::PhantomData;
 
 /// True while a [`Trace`](crate::Trace) is going on.

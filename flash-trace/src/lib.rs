@@ -30,6 +30,7 @@ mod paraver;
 mod perfetto;
 mod recorder;
 mod rows;
+mod svg;
 mod trace;
 
 pub use hooks::{Span, counter, instant, is_on, span};

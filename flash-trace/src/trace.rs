@@ -4,7 +4,7 @@ use crate::event::What;
 use crate::files::replace;
 use crate::recorder::{Session, lock, record_at};
 use crate::rows::Timeline;
-use crate::{paraver, perfetto};
+use crate::{paraver, perfetto, svg};
 use flash_core::Profile;
 use std::io::{self, Write};
 use std::path::Path;
@@ -152,6 +152,23 @@ impl Recording {
         replace(&path.with_extension("row"), |file| paraver::write_rows(&timeline, file))?;
         replace(&path.with_extension("pcf"), |file| paraver::write_meanings(&timeline, file))?;
         replace(path, |file| paraver::write_records(&timeline, file))
+    }
+
+    /// Writes a picture of all of it: for pages, and for a first look.
+    ///
+    /// ```
+    /// # let path = std::env::temp_dir().join(format!("flash-trace-{}.svg", std::process::id()));
+    /// let trace = flash_trace::Trace::start();
+    /// trace.end().write_svg(&path)?;
+    /// assert!(std::fs::read_to_string(&path)?.starts_with("<svg "));
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_svg(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        replace(path.as_ref(), |file| svg::write(&self.timeline(), file))
     }
 
     fn timeline(&self) -> Timeline {

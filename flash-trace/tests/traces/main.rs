@@ -20,7 +20,7 @@ fn alone_without_trace() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a recording shows, read back from both formats.
+/// What a recording shows, read back from its files.
 fn shown(recording: &Recording) -> perfetto::Shown {
     let mut json = Vec::new();
     recording.perfetto(&mut json).unwrap();
@@ -31,7 +31,13 @@ fn shown(recording: &Recording) -> perfetto::Shown {
     let read = |extension| std::fs::read_to_string(path.with_extension(extension)).unwrap();
     let paraver = paraver::read(&read("prv"), &read("pcf"), &read("row"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "no other files are left");
-    // Both show the same.
+    let path = path.with_extension("svg");
+    recording.write_svg(&path).unwrap();
+    let svg = std::fs::read_to_string(&path).unwrap();
+    let document = roxmltree::Document::parse(&svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
+    let drawn = document.descendants().filter(|node| node.has_tag_name("rect")).count();
+    assert!(drawn <= shown.spans.len() + 1 && (drawn > 1 || shown.spans.is_empty()), "{drawn} boxes");
+    // They show the same.
     let rows: Vec<String> = shown.rows.values().map(|name| name.replace(char::is_control, " ")).collect();
     assert!(rows == paraver.rows || rows.is_empty() && paraver.rows.len() == 1);
     assert_eq!(shown.flows.len(), paraver.communications);
