@@ -33,6 +33,7 @@ mod service;
 mod sync;
 mod task;
 mod thread;
+mod trace;
 mod wait;
 mod workers;
 

@@ -10,6 +10,8 @@ use crate::error::TaskError;
 use crate::jobs::{Job, JobHeader, URGENT, inject};
 use crate::locks::Mutex;
 use crate::thread::{Context, Own, lock, new_root};
+use crate::trace;
+use flash_trace::is_on;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,6 +114,7 @@ unsafe fn run(job: NonNull<JobHeader>, own: &'static Own) {
     // SAFETY: `Clock::run` made the pointer of an `Arc`, for this call.
     let service = unsafe { Arc::from_raw(job.cast::<Inner>().as_ptr().cast_const()) };
     own.context.set(Context { root: service.job.root, ..Context::NONE });
+    let _span = is_on().then(|| trace::task(Job(job), service.name, None));
     let mut call = service.call.lock();
     if let Some(f) = &mut call.0
         && let Err(payload) = catch_unwind(AssertUnwindSafe(f))
