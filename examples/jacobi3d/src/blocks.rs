@@ -8,7 +8,7 @@
 use crate::cube::{COLD, HOT, REACH, start};
 use flash::kernels::simd::Number;
 use flash::kernels::star::{Around, row, thirteenth};
-use flash_tasks::{Datum, TaskGraph};
+use flash_tasks::{Datum, TaskError, TaskGraph};
 use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -26,6 +26,32 @@ pub struct Blocks<T> {
     /// Rows of the wall, as long as any.
     hot: Vec<T>,
     cold: Vec<T>,
+}
+
+/// Iterations as graphs that are built once: one that is run again and again, and one for what is left. They
+/// begin with the first array.
+pub struct Sweeps<'a> {
+    iterations: usize,
+    /// Of a run of `kept`: an even number, after which the points are in the array where they were.
+    steps: usize,
+    kept: TaskGraph<'a>,
+    rest: TaskGraph<'a>,
+}
+
+impl Sweeps<'_> {
+    /// Runs all iterations. `done` is told how many are done, now and then.
+    ///
+    /// # Errors
+    /// If a task panics.
+    pub fn run(&mut self, mut done: impl FnMut(usize)) -> Result<(), TaskError> {
+        for run in 1..=self.iterations.checked_div(self.steps).unwrap_or(0) {
+            self.kept.run()?;
+            done(run * self.steps);
+        }
+        self.rest.run()?;
+        done(self.iterations);
+        Ok(())
+    }
 }
 
 /// A piece that is there, or the wall.
@@ -106,9 +132,15 @@ impl<T: Number> Blocks<T> {
         beside
     }
 
-    /// The tasks of the next `steps` steps, from the array `first` to the other one, and so on. If the number
-    /// of steps is even, the graph may run again, for as many more.
-    pub fn graph(&self, first: usize, steps: usize) -> TaskGraph<'_> {
+    /// The tasks of some iterations. Afterwards the points are in the array `iterations % 2`.
+    pub fn sweeps(&self, iterations: usize) -> Sweeps<'_> {
+        let steps = (2 * self.depth).min(iterations & !1);
+        let rest = iterations.checked_rem(steps).unwrap_or(iterations);
+        Sweeps { iterations, steps, kept: self.graph(steps), rest: self.graph(rest) }
+    }
+
+    /// The tasks of `steps` steps, from the first array to the second, and so on.
+    fn graph(&self, steps: usize) -> TaskGraph<'_> {
         let mut graph = TaskGraph::new();
         let data = [(); 2].map(|()| self.arrays[0].iter().map(|_| graph.datum()).collect::<Vec<Datum>>());
         let all = |array: usize, pieces: &[usize]| -> Vec<Datum> {
@@ -117,7 +149,7 @@ impl<T: Number> Blocks<T> {
         for pass in (0..steps).step_by(self.depth) {
             for bz in 0..self.blocks(2) {
                 for step in 0..self.depth.min(steps - pass) {
-                    let (from, planes) = ((first + pass + step) % 2, self.planes(bz, step));
+                    let (from, planes) = ((pass + step) % 2, self.planes(bz, step));
                     if planes.is_empty() {
                         continue;
                     }
@@ -223,37 +255,38 @@ mod tests {
     use super::*;
     use crate::cube::one_loop;
 
-    fn check<T: Number + std::fmt::Debug>(size: usize, blocks: [usize; 3], depth: usize, steps: &[usize]) {
+    fn check<T: Number>(size: usize, blocks: [usize; 3], depth: usize, iterations: usize) {
         let cube = Blocks::<T>::new(size, blocks, depth);
-        let mut done = 0;
-        for &steps in steps {
-            cube.graph(done % 2, steps).run().expect("no task panics");
-            done += steps;
-        }
-        let same = cube.points(done % 2) == one_loop::<T>(size, done);
-        assert!(same, "{size} in blocks of {blocks:?}, depth {depth}, {steps:?}: other bits than one loop");
+        let mut told = Vec::new();
+        cube.sweeps(iterations).run(|done| told.push(done)).expect("no task panics");
+        let same = cube.points(iterations % 2) == one_loop::<T>(size, iterations);
+        assert!(
+            same,
+            "{size} in {blocks:?}, depth {depth}, {iterations} iterations: other bits than one loop"
+        );
+        assert!(told.is_sorted() && told.last() == Some(&iterations), "{told:?}");
     }
 
     #[test]
     fn blocks_of_any_number_give_the_bits_of_one_loop() {
         for blocks in [[1, 1, 1], [1, 1, 7], [2, 3, 4], [5, 1, 2], [1, 7, 1], [7, 7, 7]] {
-            for depth in [1, 2, 5, 20] {
-                check::<f32>(15, blocks, depth, &[7, 4]);
-                check::<f64>(15, blocks, depth, &[6]);
+            for (depth, iterations) in [(1, 5), (2, 11), (5, 0), (5, 1), (5, 23), (20, 11)] {
+                check::<f32>(15, blocks, depth, iterations);
+                check::<f64>(15, blocks, depth, iterations);
             }
         }
-        check::<f32>(1, [1, 1, 1], 3, &[5]);
-        check::<f32>(3, [1, 1, 1], 2, &[4]);
-        check::<f64>(33, [2, 2, 16], 4, &[9]);
+        check::<f32>(1, [1, 1, 1], 3, 5);
+        check::<f32>(3, [1, 1, 1], 2, 4);
+        check::<f64>(33, [2, 2, 16], 4, 9);
     }
 
     #[test]
-    fn a_kept_graph_goes_on_where_it_ended() {
+    fn kept_sweeps_go_on_where_they_ended() {
         let cube = Blocks::<f64>::new(12, [1, 2, 3], 2);
-        let mut graph = cube.graph(0, 4);
+        let mut sweeps = cube.sweeps(6);
         for runs in 1..=3 {
-            graph.run().expect("no task panics");
-            assert!(cube.points(0) == one_loop::<f64>(12, 4 * runs), "after {runs} runs");
+            sweeps.run(|_| ()).expect("no task panics");
+            assert!(cube.points(0) == one_loop::<f64>(12, 6 * runs), "after {runs} runs");
         }
     }
 

@@ -129,19 +129,11 @@ fn by_launches<T: Number>(key: &str, size: usize, iterations: usize, screen: &Sc
 }
 
 fn by_tasks<T: Number>(args: &Args, blocks: [usize; 3], screen: &Screen) -> Result<Done<T>> {
-    let (iterations, depth) = (args.iterations as usize, args.depth as usize);
-    let cube = Blocks::<T>::new(args.size as usize, blocks, depth);
-    // A graph that is run again and again: an even number of steps, after which the result is where it was.
-    let steps = (2 * depth).min(iterations & !1);
-    let mut kept = cube.graph(0, steps);
-    let mut rest = cube.graph(0, iterations.checked_rem(steps).unwrap_or(iterations));
+    let iterations = args.iterations as usize;
+    let cube = Blocks::<T>::new(args.size as usize, blocks, args.depth as usize);
+    let mut sweeps = cube.sweeps(iterations);
     let clock = Instant::now();
-    for done in (steps..=iterations).step_by(steps.max(1)) {
-        kept.run()?;
-        screen.progress(done);
-    }
-    rest.run()?;
+    sweeps.run(|done| screen.progress(done))?;
     let seconds = clock.elapsed().as_secs_f64();
-    drop((kept, rest));
     Ok(Done { points: cube.points(iterations % 2), seconds, timing: Timing::default(), devices: None })
 }
