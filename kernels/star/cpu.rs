@@ -20,7 +20,7 @@ fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: StarSpan<'_, T>) {
         y: [first - 2 * nx, first - nx, first + nx, first + 2 * nx].map(row),
         z: [first - 2 * plane, first - plane, first + plane, first + 2 * plane].map(row),
     };
-    mean(k.scale, &around, &mut k.to[..n]);
+    mean::<I, T>(k.scale, &around, &mut k.to[..n]);
 }
 
 /// # Panics

@@ -4,7 +4,9 @@
 mod cpu;
 
 use crate::shapes;
-use crate::simd::{Number, widest};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Avx2, Avx512};
+use crate::simd::{InstructionSet, Number, Portable, Vector};
 use flash_core::kernel::views::{Item, Read, Window, Write};
 use flash_core::kernel::{Boxes, Candidate, partition_map};
 use flash_core::{Error, FlashMemory, KernelDefinition};
@@ -110,7 +112,13 @@ pub struct Around<'a, T> {
 /// # Panics
 /// If the rows are of different lengths.
 pub fn row<T: Number>(scale: T, around: &Around<'_, T>, to: &mut [T]) {
-    widest(|| mean(scale, around, to));
+    #[cfg(target_arch = "x86_64")]
+    if Avx512::there() {
+        return Avx512::run(|| mean::<Avx512, T>(scale, around, to));
+    } else if Avx2::there() {
+        return Avx2::run(|| mean::<Avx2, T>(scale, around, to));
+    }
+    mean::<Portable, T>(scale, around, to);
 }
 
 /// The sum of three axes and the point itself.
@@ -122,35 +130,74 @@ fn sum<T: Number>(point: T, x: [T; 4], y: [T; 4], z: [T; 4]) -> T {
 
 /// As [`row`], compiled for what it is inlined into.
 #[inline(always)]
-fn mean<T: Number>(scale: T, around: &Around<'_, T>, to: &mut [T]) {
+fn mean<I: InstructionSet, T: Number>(scale: T, around: &Around<'_, T>, to: &mut [T]) {
     let n = to.len();
     let Around { before: [b2, b1], middle, behind: [b3, b4], y, z } = *around;
     let rows = [middle].into_iter().chain(y).chain(z);
     assert!(rows.into_iter().all(|row| row.len() == n), "a row and those around it have one length");
-    let at = |rows: [&[T]; 4], i: usize| rows.map(|row| row[i]);
-    // Points that are next to an end.
-    let of = |i: usize| {
-        let point = |to: usize| match to {
+    let one = |i: usize| {
+        let point = |at: usize| match at {
             0 => b2,
             1 => b1,
-            to if to < n + 2 => middle[to - 2],
-            to if to == n + 2 => b3,
+            at if at < n + 2 => middle[at - 2],
+            at if at == n + 2 => b3,
             _ => b4,
         };
-        sum(middle[i], [i, i + 1, i + 3, i + 4].map(point), at(y, i), at(z, i)) * scale
+        let x = [i, i + 1, i + 3, i + 4].map(point);
+        sum(middle[i], x, y.map(|row| row[i]), z.map(|row| row[i])) * scale
     };
-    if n < 4 {
-        (0..n).for_each(|i| to[i] = of(i));
+    let lanes = I::Vector::<T>::LANES;
+    if n < (2 * lanes).max(lanes + 4) {
+        (0..n).for_each(|i| to[i] = one(i));
         return;
     }
-    for i in [0, 1, n - 2, n - 1] {
-        to[i] = of(i);
+    // The points beside the first and the last register, of which two are elsewhere.
+    let [mut head, mut tail] = [[T::ZERO; MOST_LANES + 4]; 2];
+    head[..2].copy_from_slice(&[b2, b1]);
+    head[2..lanes + 4].copy_from_slice(&middle[..lanes + 2]);
+    tail[..lanes + 2].copy_from_slice(&middle[n - lanes - 2..]);
+    tail[lanes + 2..lanes + 4].copy_from_slice(&[b3, b4]);
+    I::assert_there();
+    for first in (lanes..n - lanes).step_by(lanes) {
+        // The last one overlaps the one before.
+        let first = first.min(n - 2 - lanes);
+        // SAFETY: the CPU has the instructions, as asserted.
+        unsafe { register::<I, T>(scale, around, &middle[first - 2..], first, to) };
     }
-    let inner = n - 4;
-    let x = [0, 1, 3, 4].map(|first| &middle[first..][..inner]);
-    let [y, z] = [y, z].map(|rows| rows.map(|row| &row[2..][..inner]));
-    let (middle, to) = (&middle[2..][..inner], &mut to[2..][..inner]);
-    for i in 0..inner {
-        to[i] = sum(middle[i], at(x, i), at(y, i), at(z, i)) * scale;
+    // SAFETY: as above.
+    unsafe {
+        register::<I, T>(scale, around, &head, 0, to);
+        register::<I, T>(scale, around, &tail, n - lanes, to);
+    }
+}
+
+/// Numbers of f32 in the widest register.
+const MOST_LANES: usize = 16;
+
+/// The points of a register from the point `first` on; `beside` begins two points before it.
+///
+/// # Safety
+/// The CPU has the instructions.
+#[inline(always)]
+unsafe fn register<I: InstructionSet, T: Number>(
+    scale: T,
+    around: &Around<'_, T>,
+    beside: &[T],
+    first: usize,
+    to: &mut [T],
+) {
+    let Around { middle, y: [y2, y1, y3, y4], z: [z2, z1, z3, z4], .. } = *around;
+    let points = first..first + I::Vector::<T>::LANES;
+    let beside = &beside[..I::Vector::<T>::LANES + 4];
+    // SAFETY: the CPU has the instructions; each slice has as many points as a register from its first on, and
+    // `beside` four more.
+    unsafe {
+        let at = |row: &[T]| I::Vector::<T>::load(row[points.clone()].as_ptr());
+        let [x2, x1, x3, x4] = [0, 1, 3, 4].map(|i| I::Vector::<T>::load(beside.as_ptr().add(i)));
+        let x = x2.add(x4).add(x1.add(x3));
+        let y = at(y2).add(at(y4)).add(at(y1).add(at(y3)));
+        let z = at(z2).add(at(z4)).add(at(z1).add(at(z3)));
+        let sum = at(middle).add(x).add(y.add(z));
+        sum.mul(I::Vector::<T>::splat(scale)).store(to[points.clone()].as_mut_ptr());
     }
 }

@@ -13,7 +13,33 @@ use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Points of one plane and one block, row by row. A task reads or writes pieces.
-type Piece<T> = RwLock<Box<[T]>>;
+struct Piece<T> {
+    /// They begin with a line of the cache: so do all rows then, if their length allows it.
+    first: usize,
+    memory: Vec<T>,
+}
+
+impl<T: Number> Piece<T> {
+    fn new(points: impl Iterator<Item = T>) -> Self {
+        let points: Vec<T> = points.collect();
+        let mut memory = vec![T::ZERO; points.len() + LINE / size_of::<T>()];
+        let first = memory.as_ptr().align_offset(LINE).min(LINE / size_of::<T>());
+        memory[first..][..points.len()].copy_from_slice(&points);
+        memory.truncate(first + points.len());
+        Self { first, memory }
+    }
+
+    fn points(&self) -> &[T] {
+        &self.memory[self.first..]
+    }
+
+    fn points_mut(&mut self) -> &mut [T] {
+        &mut self.memory[self.first..]
+    }
+}
+
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 
 /// A cube of points in blocks, twice: each step reads one array and writes the other.
 pub struct Blocks<T> {
@@ -22,7 +48,7 @@ pub struct Blocks<T> {
     cuts: [Vec<usize>; 3],
     /// Steps of a pass.
     depth: usize,
-    arrays: [Vec<Piece<T>>; 2],
+    arrays: [Vec<RwLock<Piece<T>>>; 2],
     /// Rows of the wall, as long as any.
     hot: Vec<T>,
     cold: Vec<T>,
@@ -88,7 +114,7 @@ impl<T: Number> Blocks<T> {
                 for ys in cuts[1].windows(2) {
                     for xs in cuts[0].windows(2) {
                         let points = (ys[0]..ys[1]).flat_map(|y| (xs[0]..xs[1]).map(move |x| start(x, y, z)));
-                        pieces.push(RwLock::new(points.collect()));
+                        pieces.push(RwLock::new(Piece::new(points)));
                     }
                 }
             }
@@ -177,7 +203,7 @@ impl<T: Number> Blocks<T> {
             if by >= self.blocks(1) || bx >= self.blocks(0) {
                 return None;
             }
-            let piece: RwLockReadGuard<'_, Box<[T]>> =
+            let piece: RwLockReadGuard<'_, Piece<T>> =
                 self.arrays[from][self.piece(z, by, bx)].try_read().expect(FREE);
             Some(piece)
         };
@@ -198,18 +224,18 @@ impl<T: Number> Blocks<T> {
             ];
             let [above, below, left, right] = guards
                 .each_ref()
-                .map(|guard| Rows { points: guard.as_ref().map(|guard| &guard[..]), wall: &self.cold });
+                .map(|guard| Rows { points: guard.as_ref().map(|guard| guard.points()), wall: &self.cold });
             let plane = |at: usize, z: usize| {
                 let wall = if z < REACH { &self.hot } else { &self.cold };
-                Rows { points: column[at].as_ref().map(|guard| &guard[..]), wall }
+                Rows { points: column[at].as_ref().map(|guard| guard.points()), wall }
             };
             let [z2, z1, own, z3, z4] = [0, 1, 2, 3, 4].map(|by| plane(at + by, z + by));
             let height_above = by.checked_sub(1).map_or(REACH, |by| widths[1][by]);
             let width_left = bx.checked_sub(1).map_or(REACH, |bx| widths[0][bx]);
             let width_right = widths[0].get(bx + 1).copied().unwrap_or(REACH);
-            let mut to: RwLockWriteGuard<'_, Box<[T]>> =
+            let mut to: RwLockWriteGuard<'_, Piece<T>> =
                 self.arrays[1 - from][self.piece(z, by, bx)].try_write().expect(FREE);
-            for (y, to) in to.chunks_mut(width).enumerate() {
+            for (y, to) in to.points_mut().chunks_mut(width).enumerate() {
                 // The row `y - REACH + at` of this block, or of those above and below.
                 let of = |at: usize| match (y + at).checked_sub(REACH) {
                     None => above.row(height_above + y + at - REACH, width),
@@ -240,7 +266,7 @@ impl<T: Number> Blocks<T> {
             for (by, ys) in self.cuts[1].windows(2).enumerate() {
                 for (bx, xs) in self.cuts[0].windows(2).enumerate() {
                     let piece = self.arrays[array][self.piece(z, by, bx)].read().expect("no task panicked");
-                    for (row, y) in piece.chunks(xs[1] - xs[0]).zip(ys[0]..ys[1]) {
+                    for (row, y) in piece.points().chunks(xs[1] - xs[0]).zip(ys[0]..ys[1]) {
                         points[(z * n + y) * n..][xs[0]..xs[1]].copy_from_slice(row);
                     }
                 }
