@@ -15,6 +15,7 @@
 //! | [`ewmm`](fn@ewmm), [`ewmd`](fn@ewmd) | products and quotients element by element |
 //! | [`conv1d`](fn@conv1d) | the convolution of a signal with a filter |
 //! | [`js`](fn@js) | a sweep of Jacobi's method |
+//! | [`star`](fn@star) | such a sweep with a mean over 13 points |
 //! | [`walk`](diffusion::walk), [`count`](diffusion::count) in [`diffusion`] | ways and counts of particles |
 //! | [`heat`](diffusion::heat) in [`diffusion`] | a step of the heat equation |
 //! | [`accelerate`](nbody::accelerate) in [`nbody`] | gravity between bodies |
@@ -37,7 +38,7 @@
 //! | `flash.gemm`, `flash.syrk`, `flash.trsm`, `flash.potrf` | `openblas`, `blocked`, `plain` |
 //! | `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.spmv` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.ewmm`, `flash.ewmd` | `avx512`, `avx2`, `portable`, `plain` |
-//! | `flash.conv1d`, `flash.js` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.conv1d`, `flash.js`, `flash.star` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.nbody.accelerate`, `flash.nbody.simulate` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.nbody.integrate` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.diffusion.walk`, `flash.diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
@@ -138,6 +139,8 @@ pub mod smmm;
 mod sparse;
 #[path = "spmv/mod.rs"]
 pub mod spmv;
+#[path = "star/mod.rs"]
+pub mod star;
 mod stored;
 #[path = "syrk/mod.rs"]
 pub mod syrk;
@@ -158,6 +161,7 @@ pub use potrf::potrf;
 pub use smmm::smmm;
 pub use sparse::Csr;
 pub use spmv::spmv;
+pub use star::star;
 pub use syrk::syrk;
 pub use trsm::trsm;
 pub use vdp::vdp;

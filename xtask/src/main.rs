@@ -6,6 +6,7 @@
 //! - `env` and `run` make the OpenCL devices that `setup` installs visible (`opencl.rs`).
 //! - `check-cuda` compiles every CUDA kernel (`cuda.rs`).
 //! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
+//! - `soak` runs random graphs and tasks against models (`soak.rs`).
 //! - `gpu` tests and measures the CUDA backend where there is a GPU (`gpu/`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
@@ -36,6 +37,7 @@ mod gpu;
 mod opencl;
 mod sanitize;
 mod setup;
+mod soak;
 mod tally;
 mod test;
 #[cfg(test)]
@@ -62,6 +64,7 @@ Examples:
   cargo xtask bench dispatch                 one of them, beside its peers
   cargo xtask bench dispatch --json d.json   the same, the rows also to a file
   cargo xtask bench dispatch --against DIR   the same here and in another checkout, as ratios
+  cargo xtask soak graphs --minutes 30       random graphs, until the time is over or one fails
   cargo xtask gpu --pack FOLDER              for a machine that has a GPU, but no Rust
 
 Environment:
@@ -113,6 +116,8 @@ enum Command {
     Gpu(gpu::Options),
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),
+    /// Run random graphs or tasks against models, until a time is over or one fails.
+    Soak(soak::Options),
     /// Run the runtime's tests under ThreadSanitizer, or fuzz what reads files.
     Sanitize(sanitize::Options),
 }
@@ -126,6 +131,7 @@ fn main() -> ExitCode {
         Command::CheckCuda(options) => cuda::check(&options),
         Command::Gpu(options) => gpu::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
     };
     done.unwrap_or_else(|error| {

@@ -31,7 +31,7 @@ fn host_code_has_at_most_ten_lines() {
             found += 1;
         }
     }
-    assert_eq!(found, 4, "two forms of the bodies, particles, and fields");
+    assert_eq!(found, 5, "two forms of the bodies, particles, fields, and heat in a cube");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What the example programs share beside their host code: files that are written when a run has succeeded, a
-//! progress bar in the terminal, the launches' time, pictures.
+//! progress bar in the terminal, the launches' time, pictures, tours of short programs.
 
 mod files;
 mod gray;
@@ -9,6 +9,7 @@ mod picture;
 mod screen;
 mod text;
 mod timing;
+mod tour;
 
 pub use files::{FILES, Target, differ, is_standard, read};
 pub use gray::Gray;
@@ -16,6 +17,7 @@ pub use picture::{Animation, Colours, Picture};
 pub use screen::{Screen, digits};
 pub use text::{is_not_zero, shown};
 pub use timing::Timing;
+pub use tour::{Stop, check, expect, tour};
 
 use std::fmt;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! What runs before, after and beside what.
 
-use crate::expect;
 use anyhow::Result;
+use flash_examples::expect;
 use flash_tasks::{Priority, Semaphore, State, TaskGraph, scope, set_limit, worker_count, yield_now};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

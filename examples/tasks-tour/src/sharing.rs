@@ -1,9 +1,9 @@
 //! Values and resources that tasks share.
 
-use crate::expect;
 use anyhow::Result;
 use flash::kernel::prelude::*;
 use flash::prelude::*;
+use flash_examples::expect;
 use flash_tasks::{Condvar, Mutex, TaskGraph, block_on, scope, until, yield_now};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

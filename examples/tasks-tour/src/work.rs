@@ -1,7 +1,7 @@
 //! Numbers, matrices and grids.
 
-use crate::expect;
 use anyhow::{Result, ensure};
+use flash_examples::expect;
 use flash_tasks::{Scope, TaskError, TaskGraph, scope};
 use std::sync::RwLock;
 

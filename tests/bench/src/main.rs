@@ -21,6 +21,7 @@ mod report;
 mod stats;
 mod stream;
 mod tasks;
+mod tasks_jacobi;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;

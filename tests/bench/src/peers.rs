@@ -31,6 +31,7 @@ use crate::nbody::NBody;
 use crate::overhead::Shares;
 use crate::portability::c::{self, Kernels};
 use crate::tasks::{OpenMpTasks, StarPu, TbbTasks};
+use crate::tasks_jacobi::OpenMpJacobi;
 
 /// How long OpenMP's threads spin before they sleep.
 const SPIN: Duration = Duration::from_millis(5);
@@ -47,6 +48,8 @@ pub struct Peers {
     pub tasks: Option<TbbTasks>,
     /// Tasks of gcc's OpenMP.
     pub openmp_tasks: Option<OpenMpTasks>,
+    /// Jacobi's method in C, over gcc's OpenMP.
+    pub jacobi: Option<OpenMpJacobi>,
     /// Tasks of StarPU.
     pub starpu: Option<StarPu>,
     /// Flow graphs of oneTBB.
@@ -84,6 +87,7 @@ impl Peers {
             tbb: or_without("oneTBB", Tbb::load(&cache))?,
             tasks: or_without("oneTBB's tasks", TbbTasks::load(&cache))?,
             openmp_tasks: or_without("gcc's OpenMP tasks", OpenMpTasks::load(&cache))?,
+            jacobi: or_without("Jacobi's method in C over gcc's OpenMP", OpenMpJacobi::load(&cache))?,
             starpu: or_without("StarPU", StarPu::load(&cache))?,
             graph: or_without("oneTBB's flow graph", FlowGraph::load(&cache))?,
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,

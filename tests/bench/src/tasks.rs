@@ -3,6 +3,7 @@
 
 use crate::peers::{Peers, Source, int, long};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
+use crate::tasks_jacobi;
 use anyhow::{Result, ensure};
 use flash_tasks::{Scope, TaskGraph, join, scope};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -209,6 +210,7 @@ pub fn rows(peers: &Peers) -> Result<Vec<Row>> {
     let mut rows = fib(peers, &rayon, threads)?;
     rows.extend(independent(peers, threads));
     rows.extend(graphs(peers, threads));
+    rows.extend(tasks_jacobi::rows(peers, threads)?);
     Ok(rows)
 }
 

@@ -148,7 +148,7 @@ fn of_the_library_the_kernels_of_grids_are_launched_as_such() {
         let made = (entry.build)();
         // SAFETY: strings of implementations live for ever.
         let (target, kernel) = unsafe { (made.target.text(), made.kernel.text()) };
-        let ours = ["flash.js", "flash.diffusion."].iter().any(|name| kernel.starts_with(name));
+        let ours = ["flash.js", "flash.star", "flash.diffusion."].iter().any(|name| kernel.starts_with(name));
         if target == "cuda" && ours && made.kind == KIND_INT_SRC {
             let mut spec = KernelSpec::read(made).unwrap();
             spec.payload(made).unwrap();
@@ -162,6 +162,8 @@ fn of_the_library_the_kernels_of_grids_are_launched_as_such() {
         ("flash.diffusion.walk", false),
         ("flash.js", true),
         ("flash.js", true),
+        ("flash.star", true),
+        ("flash.star", true),
     ];
     assert_eq!(found, expected.map(|(kernel, is)| (kernel.to_owned(), is)));
 }

@@ -50,8 +50,10 @@ fn comments_keep_the_width_of_rustfmt_toml() {
 
 #[test]
 fn host_programs_name_no_vendor_and_no_kernel_language() {
-    for folder in ["examples/nbody/src", "examples/diffusion/src"] {
-        for source in files(folder) {
+    for folder in ["nbody", "diffusion", "jacobi3d", "tasks-tour", "graph-tour"]
+        .map(|name| format!("examples/{name}/src"))
+    {
+        for source in files(&folder) {
             for (_, piece) in pieces(&source.text).into_iter().filter(|(kind, _)| *kind == Kind::Code) {
                 let code = piece.to_lowercase();
                 for word in ["cuda", "opencl", "nvidia", "intel"] {

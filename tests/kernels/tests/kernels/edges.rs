@@ -14,6 +14,7 @@ use flash::kernels::mvm::Mvm;
 use flash::kernels::nbody::Accelerate;
 use flash::kernels::smmm::Smmm;
 use flash::kernels::spmv::Spmv;
+use flash::kernels::star::Star;
 use flash::kernels::vdp::Vdp;
 use flash::kernels::{Csr, ewmd, ewmm, js, mvm, smmm, spmv, vdp};
 use flash::prelude::*;
@@ -263,6 +264,12 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
         .exec((1..36, 1..3, 1..4))
         .unwrap();
     done("flash.js", &to);
+    let (from, to) = (of(0, 37 * 6 * 5), of(1, 37 * 6 * 5));
+    rt.submit(Star::<T>::of(T::of(0.25), 37, 6, from.range(), to.range()))
+        .sizes([[37, 6, 5]; 2])
+        .exec((2..35, 2..4, 2..3))
+        .unwrap();
+    done("flash.star", &to);
 
     let threes = |x: &[T]| x.chunks_exact(3).map(|x| [x[0], x[1], x[2]]).collect::<Vec<[T; 3]>>();
     let pos = at(offset(0), &threes(&numbers::<T>(3 * 67, 70)));

@@ -13,6 +13,7 @@ mod products;
 mod recordings;
 mod signals;
 mod sparse;
+mod stars;
 mod together;
 
 use flash::RuntimeObj;

@@ -4,7 +4,7 @@ use flash::Error;
 use flash::kernels::mmm::{Mmm, bf16};
 use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mvm::Mvm, nbody};
 use flash::kernels::{gemm::Gemm, potrf::Potrf, syrk::Syrk, trsm::Trsm};
-use flash::kernels::{smmm::Smmm, spmv::Spmv, vdp::Vdp};
+use flash::kernels::{smmm::Smmm, spmv::Spmv, star::Star, vdp::Vdp};
 use flash::prelude::*;
 use flash_core::runtime::Definitions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +72,7 @@ fn the_page_names_every_implementation_and_each_is_found_by_its_name() {
         check::<Ewmd<f64>>(&documented),
         check::<Conv1d<f64>>(&documented),
         check::<Js<f64>>(&documented),
+        check::<Star<f32>>(&documented),
         check::<nbody::Accelerate<f64>>(&documented),
         check::<nbody::Simulate<f32>>(&documented),
         check::<nbody::Integrate<f32>>(&documented),

@@ -2,7 +2,7 @@
 
 use crate::numbers;
 use flash::kernels::trsm::{Diagonal, Side};
-use flash::kernels::{Csr, conv1d, ewmd, ewmm, gemm, js, mmm, mvm, smmm, spmv, syrk, trsm, vdp};
+use flash::kernels::{Csr, conv1d, ewmd, ewmm, gemm, js, mmm, mvm, smmm, spmv, star, syrk, trsm, vdp};
 use flash::prelude::*;
 use std::collections::BTreeSet;
 
@@ -61,6 +61,12 @@ fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
         .exec((1..19, 1..19, 1..99))
         .unwrap();
     done("flash.js", &from);
+    rt.submit(star(&from, &next).unwrap())
+        .defer((2..18, 2..18, 2..98))
+        .submit(star(&next, &from).unwrap())
+        .exec((2..18, 2..18, 2..98))
+        .unwrap();
+    done("flash.star", &from);
     results
 }
 

@@ -1,0 +1,127 @@
+//! The program as a user meets it: its command line, files, exit codes and figures.
+
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+fn jacobi3d(line: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jacobi3d"));
+    command.stdin(Stdio::null()).args(line).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// Runs a line that has to succeed, and gives what it printed.
+fn succeed(line: &[&str]) -> String {
+    let output = jacobi3d(line);
+    assert_eq!(output.status.code(), Some(0), "{line:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Runs a line that has to fail with this code, and gives the error.
+fn fail(line: &[&str], expected: i32) -> String {
+    let output = jacobi3d(line);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(expected), "{line:?}: {error}");
+    assert_eq!(text(&output.stdout), "", "{line:?}: nothing but an error");
+    assert!(!error.contains("panicked") && !error.trim().is_empty(), "{line:?}: {error}");
+    error
+}
+
+/// The report of a line that has to succeed.
+fn report(line: &[&str]) -> Value {
+    let place = TempDir::new().expect("a directory");
+    let path = place.path().join("report.json");
+    let printed = succeed(&[line, &["--quiet", "--report", path.to_str().expect("text")]].concat());
+    assert_eq!(printed, "");
+    serde_json::from_slice(&std::fs::read(path).expect("the report is there")).expect("JSON")
+}
+
+#[test]
+fn tasks_and_launches_give_the_same_bits_in_both_precisions() {
+    for precision in ["f32", "f64"] {
+        let problem = ["--size", "20", "--iterations", "7", "--precision", precision, "--check"];
+        let first = report(&problem);
+        assert_eq!(
+            (&first["size"], &first["iterations"], &first["checked"]),
+            (&20.into(), &7.into(), &true.into())
+        );
+        assert_eq!(first["tasks"], serde_json::json!([1, 1, 2]));
+        assert_eq!((&first["runtime"], &first["devices"]), (&Value::Null, &Value::Null));
+        assert!(first["updates_per_second"].as_f64().expect("a rate") > 0.0);
+        for how in
+            [&["--tasks", "2x3x7", "--depth", "3"][..], &["--tasks", "10x1x1"], &["--devices", "ALL_CPU"]]
+        {
+            let other = report(&[&problem, how].concat());
+            assert_eq!(other["temperature"], first["temperature"], "{precision}, {how:?}");
+            assert_eq!(other["tasks"].is_null(), how[0] == "--devices");
+        }
+    }
+}
+
+#[test]
+fn heat_comes_from_the_first_planes_and_no_point_is_beyond_the_walls() {
+    let at = |iterations: &str| report(&["--size", "16", "--iterations", iterations])["temperature"].clone();
+    let value = |temperature: &Value, name: &str| temperature[name].as_f64().expect("a number");
+    let [start, end] = ["0", "200"].map(at);
+    assert!((value(&start, "mean") - 0.5).abs() < 0.02, "{start}");
+    assert!(value(&start, "least") >= 0.25 && value(&start, "greatest") < 0.75, "{start}");
+    // Six equal walls, one of them hot, give a sixth; the points begin with more.
+    assert!((0.1..0.3).contains(&value(&end, "mean")), "{end}");
+    assert!(value(&end, "least") > 0.0 && value(&end, "greatest") < 1.0, "{end}");
+}
+
+#[test]
+fn a_run_says_what_it_did() {
+    let printed = succeed(&["--size", "16", "--iterations", "4", "--check"]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], "16^3 points, 4 iterations, f32, tasks over 1 x 1 x 2 blocks, 8 steps deep");
+    assert!(lines[1].starts_with("temperatures 0."), "{printed}");
+    assert!(lines[2].contains("M updates/s"), "{printed}");
+    assert_eq!(lines[3..], ["one loop on one thread gives the same bits"]);
+    let printed = succeed(&["--size", "16", "--iterations", "4", "--devices", "ALL_CPU"]);
+    assert!(printed.starts_with("16^3 points, 4 iterations, f32, launches on ALL_CPU"), "{printed}");
+    assert!(printed.contains("dispatch overhead"), "{printed}");
+}
+
+#[test]
+fn files_are_a_picture_and_a_report_and_a_dash_is_standard_output() {
+    let place = TempDir::new().expect("a directory");
+    let path = place.path().join("cut.png");
+    succeed(&["--size", "12", "--image", path.to_str().expect("text")]);
+    assert!(std::fs::read(path).expect("there").starts_with(b"\x89PNG"));
+    let report: Value =
+        serde_json::from_str(&succeed(&["--size", "12", "--report", "-"])).expect("nothing but JSON");
+    assert_eq!(report["size"], 12);
+}
+
+#[test]
+fn wrong_lines_are_refused_before_anything_runs() {
+    for (line, part) in [
+        (&["--size", "0"][..], "--size"),
+        (&["--size", "4096"], "--size"),
+        (&["--depth", "0"], "--depth"),
+        (&["--tasks", "1x2"], "such as 1x2x16"),
+        (&["--size", "9", "--tasks", "1x1x5"], "--tasks: expected at most 4 blocks along z"),
+        (&["--tasks", "1x1x2", "--devices", "ALL_CPU"], "cannot be used with"),
+        (&["--report", "-", "--image", "-"], "--report and --image"),
+        (&["--precision", "f16"], "f32"),
+    ] {
+        let error = fail(line, 2);
+        assert!(error.contains(part), "{line:?}: {error}");
+    }
+    let error = fail(&["--devices", "NO_SUCH_KEY"], 1);
+    assert!(error.contains("NO_SUCH_KEY"), "{error}");
+    let error = fail(&["--report", "/no/such/folder/report.json"], 1);
+    assert!(error.contains("--report"), "{error}");
+}
+
+#[test]
+fn the_help_has_examples_the_problem_and_exit_codes() {
+    let help = succeed(&["--help"]);
+    for part in ["--tasks <XxYxZ>", "--devices <KEY>", "Examples:", "The problem:", "Exit codes:"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
