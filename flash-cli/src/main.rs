@@ -8,6 +8,7 @@ mod doctor;
 mod list;
 mod look;
 mod replay;
+mod topology;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ Examples:
   flash doctor                                 is this installation in order, and what to do if it is not?
   flash list                                   what there is, and why something is not usable
   flash list --json | jq '.backends[].key'     the same for programs
+  flash topology --svg machine.svg             processors, caches, memories, devices: text and a picture
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
   flash conformance MY_ACCEL                   does a backend do what it must?
   flash conformance MY_ACCEL --check copied    one check, in this process: for a debugger
@@ -125,6 +127,31 @@ enum Command {
         /// This is the child process that looks at a file.
         #[arg(long, hide = true, value_name = "FILE")]
         worker: Option<OsString>,
+    },
+    /// Show what this machine consists of: processors, caches, memories, devices and links.
+    ///
+    /// As text, as JSON, or as a picture; alone, or together with other machines whose JSON is in files.
+    ///
+    /// Exit status 1 if there is not what `--needs` asks for.
+    Topology {
+        /// Print JSON, which `--with` and `--needs` read, and the crate flash-topology.
+        #[arg(long)]
+        json: bool,
+        /// Draw a picture into a file, too.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Add the machines of a file that `flash topology --json` wrote; `-` is standard input.
+        #[arg(long, value_name = "FILE")]
+        with: Vec<PathBuf>,
+        /// Say whether there is what a file asks for, and if not, what is lacking.
+        ///
+        /// The file is a topology; numbers and sizes in it are the least, and devices and hosts without a
+        /// name stand for any: {"hosts": [{"devices": [{"class": "gpu", "spaces": [{"bytes": 8000000000}]}]}]}.
+        #[arg(long, value_name = "FILE")]
+        needs: Option<PathBuf>,
+        /// The time for each plugin; one that takes longer is ended.
+        #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+        time_limit: Duration,
     },
     /// Run the suite that every backend must pass.
     ///
@@ -246,6 +273,10 @@ fn main() -> ExitCode {
         Command::List { worker: Some(file), .. } => look::worker(&file),
         Command::List { json, all, time_limit, .. } => {
             list::run(json, all, time_limit).and_then(|text| print(&text)).map(|()| true)
+        }
+        Command::Topology { json, svg, with, needs, time_limit } => {
+            let question = topology::Question { json, svg, with, needs, limit: time_limit };
+            topology::run(&question).and_then(|(text, met)| print(&text).map(|()| met))
         }
         Command::Conformance { key, worker: Some(first), .. } => conformance::worker(&key, first),
         Command::Conformance { key, check, time_limit, json, .. } => {

@@ -3,7 +3,7 @@
 //! The registry makes one for each device that a backend gives, and none is ever freed.
 
 use super::registry::RegisteredImplementation;
-use super::reports::DeviceReport;
+use super::reports::{DeviceReport, SpaceReport};
 use super::{loader, spaces, take_error, words};
 use crate::error::Error;
 use flash_backend::{Class, DeviceInfo, cpu_has, has_library};
@@ -222,7 +222,8 @@ impl DeviceHandle {
     pub(super) fn report(&self) -> DeviceReport {
         let value = |key: &str| Some((key.to_owned(), serde_json::from_str(&self.query(key).ok()?).ok()?));
         let properties = ["platform", "limits"].into_iter().filter_map(value).collect();
-        DeviceReport { id: self.id.clone(), info: self.info.clone(), properties }
+        let spaces = self.memory_spaces().iter().map(SpaceReport::of).collect();
+        DeviceReport { id: self.id.clone(), info: self.info.clone(), spaces, properties }
     }
 }
 

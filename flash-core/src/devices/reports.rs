@@ -12,7 +12,7 @@ use super::shadow::{ImplementationReport, mark};
 use flash_backend::__host::CPU_FEATURES;
 use flash_backend::DeviceInfo;
 use flash_backend::settings::{Values, distance};
-use flash_types::abi::Implementation;
+use flash_types::abi::{self, Implementation};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -47,8 +47,36 @@ pub struct DeviceReport {
     /// What it is.
     #[serde(flatten)]
     pub info: DeviceInfo,
+    /// Its memory spaces, as its backend lists them.
+    #[serde(default)]
+    pub spaces: Vec<SpaceReport>,
     /// What its backend says of `platform` and `limits`, if it knows them.
     pub properties: BTreeMap<String, serde_json::Value>,
+}
+
+/// A memory space of a device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SpaceReport {
+    /// `main`, `high-bandwidth`, `persistent` or `host`.
+    pub kind: String,
+    /// Its size; 0: unknown.
+    pub bytes: u64,
+    /// The NUMA node that it is on or near to, if the backend knows.
+    pub numa_node: Option<u32>,
+}
+
+impl SpaceReport {
+    pub(super) fn of(space: &abi::MemorySpace) -> SpaceReport {
+        // The kinds of the interface, in their order.
+        let kind =
+            ["main", "high-bandwidth", "persistent", "host"].get(space.kind as usize).unwrap_or(&"main");
+        SpaceReport {
+            kind: (*kind).to_owned(),
+            bytes: space.size,
+            numa_node: u32::try_from(space.numa_node).ok(),
+        }
+    }
 }
 
 impl BackendReport {

@@ -281,3 +281,42 @@ fn variables_that_do_not_fit_are_reported_once_and_the_defaults_hold() {
     assert_eq!(errors.lines().collect::<Vec<_>>(), expected);
     assert!(String::from_utf8(output.stdout).unwrap().contains("ALL_CPU:0"));
 }
+
+#[test]
+fn topology_shows_this_machine_and_says_what_is_lacking() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (picture, machine) = (file("m.svg"), file("m.json"));
+    let output = run(&["topology", "--json", "--svg", &picture]);
+    assert_eq!(output.status.code(), Some(0), "{}", plugins::text_of(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let host = &json["hosts"][0];
+    let devices = host["devices"].as_array().unwrap();
+    let cpu = devices.iter().find(|device| device["id"] == "ALL_CPU:0").unwrap();
+    assert_eq!((&cpu["class"], &cpu["spaces"][0]["kind"]), (&"cpu".into(), &"host".into()), "{json}");
+    assert!(!host["sockets"][0]["cores"].as_array().unwrap().is_empty(), "{json}");
+    assert!(std::fs::read_to_string(&picture).unwrap().contains("cpu 0"));
+    // The machine of a file is this one, so there is still one.
+    std::fs::write(&machine, &output.stdout).unwrap();
+    let text = stdout(&run(&["topology", "--with", &machine]));
+    assert_eq!(text.matches("NUMA node 0").count(), 1, "{text}");
+    let code = |arguments: &[&str]| {
+        let output = run(arguments);
+        (output.status.code(), plugins::text_of(&output))
+    };
+    assert_eq!(code(&["topology", "--needs", &machine]).0, Some(0));
+    let more = r#"{"hosts": [{"devices": [{"class": "gpu", "threads": 4000000000}]}]}"#;
+    std::fs::write(&machine, more).unwrap();
+    let (status, said) = code(&["topology", "--needs", &machine]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("no device for the class `gpu`, 4000000000 threads"), "{said}");
+    std::fs::write(&machine, "{\"host\": []}").unwrap();
+    for (arguments, expected, part) in [
+        (["--with", &machine], 2, "unknown field `host`"),
+        (["--needs", &file("none")], 1, "cannot be read"),
+        (["--svg", &file("none/m.svg")], 1, "cannot be written"),
+    ] {
+        let (status, said) = code(&["topology", arguments[0], arguments[1]]);
+        assert!(status == Some(expected) && said.contains(part), "{status:?}: {part} is not in {said}");
+    }
+}

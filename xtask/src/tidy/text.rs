@@ -15,6 +15,7 @@ const FOLDERS: [&str; 15] = [
     "flash-conformance",
     "flash-graph",
     "flash-tasks",
+    "flash-topology",
     "flash-trace",
     "flash-macros",
     "flash-cli",
