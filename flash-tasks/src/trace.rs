@@ -1,5 +1,5 @@
-//! What tasks record while a trace is going on: a span for each task, which is suspended while the task is, and
-//! an arrow from where it became ready to where it begins.
+//! What tasks record while a trace is going on: a span for each task, which is suspended while the task is,
+//! and an arrow from where it became ready to where it begins.
 
 use crate::jobs::Job;
 use crate::task::{Extra, Priority};

@@ -128,9 +128,9 @@ pub fn data_in(key: u64, nth: u64) {
     }
 }
 
-/// Runs `body` on another stack of this thread, such as that of a coroutine. Spans that are open on it when it
-/// comes back are suspended, until it is entered again: then they go on. Those of the stack from which it was
-/// entered stay open.
+/// Runs `body` on another stack of this thread, such as that of a coroutine. Spans that are open on it when
+/// it comes back are suspended, until it is entered again: then they go on. Those of the stack from which it
+/// was entered stay open.
 ///
 /// ```
 /// let ran = flash_trace::hooks::on_stack(1, || true);
