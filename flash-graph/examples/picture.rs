@@ -1,5 +1,5 @@
-//! The graph whose picture is in `docs/graphs.md`: a pipeline over two devices, with a pool of tiles and a node
-//! that is too slow.
+//! The graph whose picture is in `docs/graphs.md`: a pipeline over two devices, with a pool of tiles and a
+//! node that is too slow.
 //!
 //! `cargo run --release -p flash-graph --example picture -- GRAPH.svg [TRACE.json]`
 
@@ -57,7 +57,6 @@ fn main() -> Result<(), Error> {
         std::thread::sleep(Duration::from_micros(200));
         Ok((tile.number, sum))
     });
-    let sum = sum.replicas(2);
     let devices = g.for_each_device("devices", &rt, &Route::least_loaded(), |g, rt, from| {
         let scale = g.launch("scale", 2, move |tile: &Tile| {
             Ok(rt.submit(Scale::of(2.0, (*tile.data).clone())).defer([1 << 16]))

@@ -123,8 +123,8 @@ fn listen(asked: &'static Asked) -> io::Result<()> {
             unsafe { libc::write(writer.as_raw_fd(), [1_u8].as_ptr().cast(), 1) };
         }
     };
-    // SAFETY: the handler calls getpid, write, and what ends the process: a signal's handler may call these. It
-    // neither locks nor allocates.
+    // SAFETY: the handler calls getpid, write, and what ends the process: a signal's handler may call these.
+    // It neither locks nor allocates.
     unsafe { register(SIGINT, handler)? };
     Ok(())
 }

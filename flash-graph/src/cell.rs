@@ -64,7 +64,8 @@ impl Default for Config {
 pub(crate) trait Inbox<N: Node>: Send + Sync {
     /// A buffer for batches.
     fn buffer(&self) -> Box<dyn Any + Send>;
-    /// Takes up to `most` data into a buffer. Returns how many, and the number of the first of all ever taken.
+    /// Takes up to `most` data into a buffer. Returns how many, and the number of the first of all ever
+    /// taken.
     fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> (usize, u64);
     /// Gives the data of a buffer to a node.
     fn give(&self, data: &mut dyn Any, node: &mut N, out: &mut N::Out, cx: &mut Cx<'_>) -> Result<(), Error>;

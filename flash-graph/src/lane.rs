@@ -185,8 +185,8 @@ impl<T> Lane<T> {
         })
     }
 
-    /// Takes up to `most` data into an empty buffer. Returns how many, and the number of the first of all that
-    /// ever came. What waits for room is handed to `wake`, without the lock.
+    /// Takes up to `most` data into an empty buffer. Returns how many, and the number of the first of all
+    /// that ever came. What waits for room is handed to `wake`, without the lock.
     #[inline]
     pub(crate) fn take(&self, most: usize, into: &mut VecDeque<T>, wake: impl FnMut(Waiter)) -> (usize, u64) {
         let (taken, first, waiters) = self.state.with(|inside| {

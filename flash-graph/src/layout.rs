@@ -1,9 +1,9 @@
 //! Where the boxes and edges of a picture go: in layers from left to right, scope by scope.
 //!
-//! A scope is laid out by itself, and is then one item in the scope around it. An edge that crosses the border
-//! of a scope goes through a *port*, an item at the left or the right border. So every edge is, in each scope
-//! that it goes through, an edge between two items, and boxes never overlap. Edges that lead back have tracks
-//! of their own below everything else.
+//! A scope is laid out by itself, and is then one item in the scope around it. An edge that crosses the
+//! border of a scope goes through a *port*, an item at the left or the right border. So every edge is, in
+//! each scope that it goes through, an edge between two items, and boxes never overlap. Edges that lead back
+//! have tracks of their own below everything else.
 //!
 //! Within a scope, an item's layer is the longest way to it. An edge over several layers gets an item without
 //! a box in each, which keeps a way free. The order in a layer is by the mean of the neighbours, a few times
@@ -323,8 +323,8 @@ impl Block {
         }
     }
 
-    /// The neighbours of each item in the layer before and after it, with the difference of the y's that makes
-    /// the line to it straight.
+    /// The neighbours of each item in the layer before and after it, with the difference of the y's that
+    /// makes the line to it straight.
     fn neighbours(&self) -> [Vec<Vec<(usize, f64)>>; 2] {
         let mut neighbours = [vec![Vec::new(); self.items.len()], vec![Vec::new(); self.items.len()]];
         for part in self.parts.iter().filter(|part| part.track.is_none()) {

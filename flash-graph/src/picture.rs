@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A picture of a graph, of the moment at which it is drawn: made by [`Graph::picture`](crate::Graph::picture)
-/// or [`Run::picture`](crate::Run::picture). It may be kept after the graph has ended.
+/// A picture of a graph, of the moment at which it is drawn: made by
+/// [`Graph::picture`](crate::Graph::picture) or [`Run::picture`](crate::Run::picture). It may be kept after
+/// the graph has ended.
 ///
 /// Scopes are boxes around their nodes. A node has its replicas, the number of data that it has taken, how
 /// long it was busy, and how long it waited though it had data: for room where they go or its turn on a

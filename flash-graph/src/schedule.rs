@@ -198,8 +198,9 @@ impl Core {
             data.clear();
             return false;
         }
+        let left = trace::now();
         let put = target.lane.put_all(data);
-        let _ = flash_trace::is_on().then(|| trace::delivered(node, &target.lane, put.first, count as usize));
+        left.inspect(|left| trace::delivered(node, &target.lane, put.first, count as usize, *left));
         self.delivered(target.node, count, put.awaited, last)
     }
 
@@ -210,8 +211,9 @@ impl Core {
         if node.cyclic && !self.components[node.component as usize].count.add(1) {
             return Err(datum);
         }
+        let left = trace::now();
         let put = target.lane.put(datum);
-        let _ = flash_trace::is_on().then(|| trace::delivered(node, &target.lane, put.first, 1));
+        left.inspect(|left| trace::delivered(node, &target.lane, put.first, 1, *left));
         match self.delivered(target.node, 1, put.awaited, false) {
             true => Ok(()),
             // Nothing else takes what is in the inbox of a node that has ended.

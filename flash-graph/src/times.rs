@@ -1,5 +1,5 @@
-//! How long a node runs, and how long it waits though it has data: always counted, as it takes a clock reading
-//! for each wait and none for each datum.
+//! How long a node runs, and how long it waits though it has data: always counted, as it takes a clock
+//! reading for each wait and none for each datum.
 
 use crossbeam_utils::CachePadded;
 use std::sync::OnceLock;

@@ -7,6 +7,7 @@ use crate::node::Node;
 use crate::schedule::Entry;
 use flash_trace::hooks::{self, Category, Span};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Tells a lane from others.
 pub(crate) fn key<T>(lane: &Lane<T>) -> u64 {
@@ -40,11 +41,17 @@ pub(crate) fn batch<N: Node>(
     span
 }
 
-/// Data have been put into an inbox of a node, of which `first` were there before, ever.
+/// The time, if it is needed for [`delivered`].
+#[inline]
+pub(crate) fn now() -> Option<Instant> {
+    flash_trace::is_on().then(Instant::now)
+}
+
+/// Data have been put into an inbox of a node, where `first` ever came before them. They left before that.
 #[cold]
-pub(crate) fn delivered<T>(node: &Entry, lane: &Lane<T>, first: u64, count: usize) {
+pub(crate) fn delivered<T>(node: &Entry, lane: &Lane<T>, first: u64, count: usize, left: Instant) {
     if !node.is_exit {
-        hooks::data_out(std::any::type_name::<T>(), key(lane), first, count);
+        hooks::data_out(std::any::type_name::<T>(), key(lane), first, count, left);
         hooks::queue(&node.name, key(lane), lane.len());
     }
 }

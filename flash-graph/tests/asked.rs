@@ -1,5 +1,5 @@
-//! `FLASH_GRAPH_DOT`: pictures at the end of graphs, and when the program is interrupted. Each test runs itself
-//! again as a child, with the variable.
+//! `FLASH_GRAPH_DOT`: pictures at the end of graphs, and when the program is interrupted. Each test runs
+//! itself again as a child, with the variable.
 
 use flash_graph::{Cx, Graph, Out};
 use std::io::{BufRead, BufReader};

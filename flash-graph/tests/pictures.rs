@@ -323,8 +323,8 @@ fn waits_for_room_and_for_a_pool_are_told_apart() -> Done {
     let picture = run.picture();
     let of = |name: &str| {
         let shown = read(&picture.dot());
-        let labels = shown.nodes.values().map(|(_, attributes)| &attributes["label"]);
-        labels.filter(|label| label.split('\n').next() == Some(name)).cloned().next().unwrap()
+        let mut labels = shown.nodes.values().map(|(_, attributes)| &attributes["label"]);
+        labels.find(|label| label.split('\n').next() == Some(name)).cloned().unwrap()
     };
     let is_waiting = |name, what| of(name).contains(what);
     // The only thing of the pool is here, until both nodes wait.

@@ -1,9 +1,10 @@
-//! What tasks record while a trace is going on: a span for each task, which is suspended while the task is, and
-//! an arrow from where it became ready to where it begins.
+//! What tasks record while a trace is going on: a span for each task, which is suspended while the task is,
+//! and an arrow from where it became ready to where it begins.
 
 use crate::jobs::Job;
 use crate::task::{Extra, Priority};
 use flash_trace::hooks::{self, Category, Span};
+use std::time::Instant;
 
 fn key(job: Job) -> u64 {
     job.0.addr().get() as u64
@@ -12,7 +13,7 @@ fn key(job: Job) -> u64 {
 /// A job may run from now on, because of `why`.
 #[cold]
 pub(crate) fn ready(why: &str, job: Job) {
-    hooks::data_out(why, key(job), 0, 1);
+    hooks::data_out(why, key(job), 0, 1, Instant::now());
 }
 
 /// A task begins.

@@ -7,11 +7,12 @@ use flash_trace::{Trace, span};
 use std::hint::black_box;
 
 fn computes(steps: u64) -> u64 {
-    (0..black_box(steps)).fold(1, |sum, i| black_box(sum * 31 + i))
+    (0..black_box(40 * steps)).fold(1, |sum, i| black_box(sum ^ (sum << 5) ^ i))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("expected the name of a file for the trace")?;
+    flash::get_runtime("ALL_CPU")?;
     // The workers are there before the trace begins.
     scope(|s| (0..64).for_each(|_| drop(s.spawn(|| computes(20_000)))))?;
     let trace = Trace::start();

@@ -15,7 +15,8 @@ pub enum Category {
     Task = 2,
     /// A worker that runs tasks or looks for some. No numbers.
     Worker = 3,
-    /// A launch on a device: nanoseconds on the device itself, if known. Recorded by [`crate::Trace::profile`].
+    /// A launch on a device: nanoseconds on the device itself, if known. Recorded by
+    /// [`crate::Trace::profile`].
     Launch = 4,
     /// A task of a task graph: its number.
     GraphTask = 5,

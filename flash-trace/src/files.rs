@@ -5,7 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Writes a file that takes its place when it is whole: whatever stops it, the old file is still there, or none.
+/// Writes a file that takes its place when it is whole: whatever stops it, the old file is still there, or
+/// none.
 ///
 /// ```
 /// # let path = std::env::temp_dir().join(format!("flash-trace-doc-{}", std::process::id()));

@@ -6,9 +6,10 @@
 pub use crate::event::Category;
 use crate::event::What;
 pub use crate::files::replace;
-use crate::recorder::{self, record};
+use crate::recorder::{self, record, record_at};
 pub use crate::svg::xml;
 use std::marker::PhantomData;
+use std::time::Instant;
 
 /// True while a [`Trace`](crate::Trace) is going on.
 ///
@@ -100,19 +101,24 @@ pub fn queue(taker: &str, key: u64, len: usize) {
     }
 }
 
-/// Data number `first..first + count` of `key` leave from here. An arrow goes to each place where one of them
-/// [comes](data_in). The numbers of a key begin with 0, and grow.
+/// Data number `first..first + count` of `key` left from here at a moment, before they could come anywhere, and
+/// after this thread's last event. An arrow goes to each place where one of them [comes](data_in). The numbers
+/// of a key begin with 0, and grow.
 ///
 /// ```
 /// use flash_trace::hooks::{data_in, data_out};
-/// data_out("Tile", 7, 0, 16);
+/// use std::time::Instant;
+/// data_out("Tile", 7, 0, 16, Instant::now());
 /// data_in(7, 3); // on any thread, later
 /// ```
 #[inline]
-pub fn data_out(name: &str, key: u64, first: u64, count: usize) {
+pub fn data_out(name: &str, key: u64, first: u64, count: usize, left: Instant) {
     if is_on() {
         let count = count.min(crate::event::MOST_SMALL as usize) as u32;
-        record(|recorder| What::Out { name: recorder.name(name), key, first, count });
+        record_at(|recorder| {
+            let what = What::Out { name: recorder.name(name), key, first, count };
+            (recorder.at(left), what)
+        });
     }
 }
 
@@ -128,9 +134,9 @@ pub fn data_in(key: u64, nth: u64) {
     }
 }
 
-/// Runs `body` on another stack of this thread, such as that of a coroutine. Spans that are open on it when it
-/// comes back are suspended, until it is entered again: then they go on. Those of the stack from which it was
-/// entered stay open.
+/// Runs `body` on another stack of this thread, such as that of a coroutine. Spans that are open on it when
+/// it comes back are suspended, until it is entered again: then they go on. Those of the stack from which it
+/// was entered stay open.
 ///
 /// ```
 /// let ran = flash_trace::hooks::on_stack(1, || true);

@@ -13,8 +13,8 @@
 //! assert!(String::from_utf8_lossy(&json).contains("reads the file"));
 //! # Ok::<(), std::io::Error>(())
 //! ```
-//! Graphs (`flash-graph`) and tasks (`flash-tasks`) record themselves while a [`Trace`] is going on; launches do
-//! with [`Trace::profile`]. While none is, a span costs one relaxed load.
+//! Graphs (`flash-graph`) and tasks (`flash-tasks`) record themselves while a [`Trace`] is going on; launches
+//! do with [`Trace::profile`]. While none is, a span costs one relaxed load.
 //!
 //! # How it is recorded
 //! Each thread writes events of 32 bytes into chunks of its own, without a lock. A reader sees those that the

@@ -208,7 +208,8 @@ impl Recorder<'_> {
 
     #[cold]
     fn new_name(&mut self, name: &str) -> NameId {
-        let Some(session) = self.0.session.upgrade() else { return 0 };
+        let session = self.0.session.upgrade().filter(|_| !flash_core::fork::is_child());
+        let Some(session) = session else { return 0 };
         let number = session.intern(name);
         // As many as the trace has: this table is bounded like that one.
         if self.0.names.len() < NAMES {
@@ -247,6 +248,10 @@ impl Local {
     #[cold]
     fn next_chunk(&mut self) {
         self.chunk = None;
+        // What a thread of the parent has locked stays locked in a child.
+        if flash_core::fork::is_child() {
+            return;
+        }
         let (Some(session), Some(thread)) = (self.session.upgrade(), self.thread.upgrade()) else { return };
         let one_less = |left: usize| left.checked_sub(1);
         if self.all >= session.limit
@@ -289,6 +294,9 @@ pub(crate) fn record_at(what: impl FnOnce(&mut Recorder<'_>) -> (u64, What)) {
 /// Enters this thread into the trace of this number, if that goes on.
 #[cold]
 fn here(number: u32) -> Option<Local> {
+    if flash_core::fork::is_child() {
+        return None;
+    }
     let current = lock(&CURRENT);
     let session = &current.as_ref()?.session;
     (number == session.number).then(|| session.thread())

@@ -1,5 +1,5 @@
-//! A trace as one picture: for pages, and for a first look. It has no zoom, so what is too short to be seen is
-//! left out.
+//! A trace as one picture: for pages, and for a first look. It has no zoom, so what is too short to be seen
+//! is left out.
 
 use crate::event::Category;
 use crate::rows::{Piece, Timeline};
@@ -46,10 +46,9 @@ pub(crate) fn write(timeline: &Timeline, to: &mut impl Write) -> io::Result<()> 
     );
     for (time, label) in ticks(timeline.end) {
         let x = x(time);
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<path class=\"tick\" d=\"M{x:.1} {HEAD}V{:.1}\"/><text class=\"time\" x=\"{x:.1}\" y=\"20\">{label}</text>\n",
-            y
+            "<path class=\"tick\" d=\"M{x:.1} {HEAD}V{y:.1}\"/><text class=\"time\" x=\"{x:.1}\" y=\"20\">{label}</text>"
         );
     }
     let name = |id: u32| timeline.names.get(id as usize).map_or("", |name| name);

@@ -50,8 +50,8 @@ impl Trace {
         Trace { session, from }
     }
 
-    /// A profile for [options of a runtime](flash_core::RuntimeObj::options): each launch that it records gets
-    /// a span on the row of its device. Launches with a profile are waited for one by one.
+    /// A profile for [options of a runtime](flash_core::RuntimeObj::options): each launch that it records
+    /// gets a span on the row of its device. Launches with a profile are waited for one by one.
     ///
     /// ```
     /// # let rt = flash_core::get_runtime("ALL_CPU");
@@ -141,7 +141,8 @@ impl Recording {
     /// let trace = flash_trace::Trace::start();
     /// trace.end().write_paraver(&path)?;
     /// assert!(std::fs::read_to_string(&path)?.starts_with("#Paraver ("));
-    /// # ["prv", "pcf", "row"].map(|extension| std::fs::remove_file(path.with_extension(extension)).unwrap());
+    /// # ["prv", "pcf", "row"].map(|extension|
+    /// std::fs::remove_file(path.with_extension(extension)).unwrap());
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///

@@ -4,6 +4,7 @@ use crate::{alone, alone_without_trace, shown};
 use flash_trace::hooks::{self, Category, begin, data_in, data_out, on_stack, queue};
 use flash_trace::{Trace, counter, instant, is_on, span};
 use std::thread;
+use std::time::Instant;
 
 #[test]
 fn spans_of_a_thread_nest_and_have_its_row() {
@@ -107,9 +108,9 @@ fn an_arrow_goes_from_the_batch_to_where_a_datum_of_it_comes() {
     let (_guard, trace) = alone();
     {
         let _span = span("sends");
-        data_out("Tile", 7, 0, 4);
-        data_out("Tile", 7, 4, 4);
-        data_out("Tile", 8, 0, 4);
+        data_out("Tile", 7, 0, 4, Instant::now());
+        data_out("Tile", 7, 4, 4, Instant::now());
+        data_out("Tile", 8, 0, 4, Instant::now());
     }
     thread::spawn(|| {
         let _span = span("takes");
@@ -121,7 +122,7 @@ fn an_arrow_goes_from_the_batch_to_where_a_datum_of_it_comes() {
     .join()
     .unwrap();
     // Without a span of their own.
-    data_out("again", 7, 0, 1);
+    data_out("again", 7, 0, 1, Instant::now());
     data_in(7, 0);
     data_in(7, 0);
     let shown = shown(&trace.end());
@@ -193,7 +194,7 @@ fn any_order_of_events_gives_valid_files() {
                     0 | 1 => open.push(begin(Category::Node, ["a", "b"][next(2) as usize], [next(3), 1])),
                     2 | 3 => drop(open.pop()),
                     4 if depth < 4 => on_stack(1 + next(3), || steps(next, open, depth + 1)),
-                    5 => data_out("datum", next(2), next(4), 1 + next(3) as usize),
+                    5 => data_out("datum", next(2), next(4), 1 + next(3) as usize, Instant::now()),
                     6 => data_in(next(2), next(6)),
                     _ => queue("q", next(2), next(9) as usize),
                 }
