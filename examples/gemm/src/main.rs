@@ -13,6 +13,7 @@ use clap::Parser;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
 use flash_examples::{Screen, Target, exit_code};
+use flash_trace::Trace;
 use gemm::plan::Plan;
 use gemm::product::{Matrices, Product};
 
@@ -49,6 +50,7 @@ fn multiply<T: Number + From<f32>>(args: &Args) -> Result<()> {
         target.transpose()
     };
     let picture = open(&args.picture, "--picture")?;
+    let trace = open(&args.trace, "--trace")?;
     let report = open(&args.report, "--report")?;
 
     let [m, k, n] = wish.sizes;
@@ -66,7 +68,9 @@ fn multiply<T: Number + From<f32>>(args: &Args) -> Result<()> {
         edge = plan.tile
     ))?;
 
-    let product = Product::new(&rt, plan);
+    let recorded = trace.map(|target| (target, Trace::start()));
+    let traced = recorded.as_ref().map_or(rt.clone(), |(_, trace)| rt.options(&trace.profile()));
+    let product = Product::new(&traced, plan);
     let before = moved(&rt);
     let (start, mut drawn) = (Instant::now(), None);
     product
@@ -74,10 +78,15 @@ fn multiply<T: Number + From<f32>>(args: &Args) -> Result<()> {
             for (count, ()) in run.results(done).enumerate() {
                 screen.progress(count + 1);
             }
-            drawn = picture.is_some().then(|| run.dot());
+            drawn = Some(run.picture());
         })
         .context("the product was not computed")?;
     let seconds = start.elapsed().as_secs_f64();
+    let recorded = recorded.map(|(target, trace)| {
+        let (recording, mut text) = (trace.end(), Vec::new());
+        recording.perfetto(&mut text).map(|()| (target, text))
+    });
+    let recorded = recorded.transpose()?;
     screen.finish();
     let after = moved(&rt);
     screen.line(&format!("{:.4} G operations/s ({seconds:.6} s)", plan.operations() / seconds * 1e-9))?;
@@ -92,7 +101,12 @@ fn multiply<T: Number + From<f32>>(args: &Args) -> Result<()> {
         ))?;
     }
     if let (Some(target), Some(drawn)) = (picture, drawn) {
-        target.write(drawn.as_bytes())?;
+        let is_svg =
+            args.picture.as_ref().is_some_and(|path| path.extension().is_some_and(|end| end == "svg"));
+        target.write(if is_svg { drawn.svg() } else { drawn.dot() }.as_bytes())?;
+    }
+    if let Some((target, trace)) = recorded {
+        target.write(&trace)?;
     }
     if let Some(target) = report {
         let [to, from] = [0, 1].map(|way| after[way] - before[way]);

@@ -108,10 +108,20 @@ fn files_hold_the_graph_and_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
     let line = ["--m", "100", "--k", "90", "--n", "80", "--tile", "40", "--devices", "ALL_CPU"];
-    let files = ["--picture", &at("graph.dot"), "--report", &at("report.json")];
+    let files = ["--picture", &at("graph.svg"), "--report", &at("report.json"), "--trace", &at("trace.json")];
     succeed(&[&line[..], &files].concat(), &[]);
-    let picture = fs::read_to_string(at("graph.dot")).expect("a picture");
-    assert!(picture.starts_with("digraph") && picture.contains("multiply"), "{picture}");
+    succeed(&[&line[..], &["--picture", &at("graph.dot")]].concat(), &[]);
+    let read = |name: &str| fs::read_to_string(at(name)).expect("a file");
+    let (svg, dot) = (read("graph.svg"), read("graph.dot"));
+    assert!(svg.starts_with("<svg") && svg.contains("multiply"), "{svg}");
+    assert!(dot.starts_with("digraph") && dot.contains("multiply"), "{dot}");
+    let trace: Value = serde_json::from_str(&read("trace.json")).expect("JSON");
+    let named = |name: &str| {
+        let events = trace["traceEvents"].as_array().expect("events");
+        events.iter().filter(|event| event["name"].as_str().is_some_and(|found| found.contains(name))).count()
+    };
+    assert_eq!(named("flash.gemm"), 3 * 3 * 2);
+    assert!(named("ledger") > 0);
     let report: Value =
         serde_json::from_slice(&fs::read(at("report.json")).expect("a report")).expect("JSON");
     assert_eq!(report["windows"], 1);
