@@ -9,6 +9,7 @@ mod picture;
 mod screen;
 mod text;
 mod timing;
+mod uniform;
 
 pub use files::{FILES, Target, differ, is_standard, read};
 pub use gray::Gray;
@@ -16,6 +17,7 @@ pub use picture::{Animation, Colours, Picture};
 pub use screen::{Screen, digits};
 pub use text::{is_not_zero, shown};
 pub use timing::Timing;
+pub use uniform::uniform;
 
 use std::fmt;
 use std::io::Write;

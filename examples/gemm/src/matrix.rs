@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use flash::kernels::simd::Number;
 use flash::prelude::*;
+use flash_examples::uniform;
 
 /// Multiplications up to which all of a product is checked.
 const ALL: usize = 1 << 27;
@@ -15,15 +16,9 @@ pub enum Name {
     C,
 }
 
-/// An element of a generated matrix, by its number row by row: of -1 to 1, in steps of 2^-23, so that single
-/// precision holds it.
+/// An element of a generated matrix, by its number row by row.
 pub fn element<T: From<f32>>(name: Name, number: usize) -> T {
-    // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-    let mut x = (number as u64 + ((name as u64) << 60)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let bits = (x ^ (x >> 31)) >> 40;
-    T::from((bits as f32 - 8_388_608.0) / 8_388_608.0)
+    T::from(uniform(name as u64, number as u64))
 }
 
 /// A generated matrix, row by row.
@@ -114,17 +109,6 @@ pub fn check<T: Number + From<f32>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn elements_are_of_minus_one_to_one_and_spread() {
-        let all: Vec<f64> = (0..10_000).map(|number| element(Name::A, number)).collect();
-        assert!(all.iter().all(|x| (-1.0..1.0).contains(x)));
-        let mean = all.iter().sum::<f64>() / 1e4;
-        let square = all.iter().map(|x| x * x).sum::<f64>() / 1e4;
-        assert!(mean.abs() < 0.03 && (square - 1.0 / 3.0).abs() < 0.02, "{mean} {square}");
-        assert_ne!(element::<f32>(Name::A, 5), element::<f32>(Name::B, 5));
-        assert_eq!(f64::from(element::<f32>(Name::C, 77)), element::<f64>(Name::C, 77));
-    }
 
     /// A product in single precision, one sum after the other.
     fn product([m, k, n]: [usize; 3], a: &[f32], b: &[f32]) -> Vec<f32> {
