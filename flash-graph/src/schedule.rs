@@ -294,7 +294,8 @@ impl Core {
         let node = &self.nodes[index as usize];
         let after = node.word.emitted();
         if self.has_failed() {
-            return self.notify();
+            // The activation that would have finished the node is counted, and never runs.
+            return if after == After::Ends { self.abandon(index) } else { self.notify() };
         }
         self.follow(index, after, false);
         if node.cyclic {

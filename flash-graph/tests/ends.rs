@@ -427,6 +427,38 @@ fn a_node_emits_later_from_another_thread_before_the_graph_ends() -> Done {
 }
 
 #[test]
+fn what_is_emitted_after_a_failure_does_not_keep_the_graph_from_ending() -> Done {
+    let g = Graph::new("late");
+    let (a, b, c) = (g.input::<u32>("a"), g.input::<u32>("b"), g.output::<u32>("c"));
+    let (tell, told) = mpsc::channel();
+    let begins = g.each("begins", move |_: u32, out: &mut Out<u32>, cx: &mut Cx<'_>| {
+        let (later, tell) = (cx.later(out), tell.clone());
+        thread::spawn(move || {
+            tell.send(()).expect("it is waited for");
+            while !later.cancelled() {
+                thread::yield_now();
+            }
+        });
+        Ok(())
+    });
+    let fails = g.try_map("fails", |_: u32| Err::<u32, _>("wrong".into()));
+    g.edge(&a, &begins);
+    g.edge(&b, &fails);
+    g.edge(&begins.out, &c);
+    g.edge(&fails.out, &c);
+    let run = g.start()?;
+    run.push(&a, 1)?;
+    run.close_input(&a);
+    told.recv_timeout(Duration::from_secs(20))?;
+    // The node is closed, and soon nothing is left of it but what it has begun.
+    thread::sleep(Duration::from_millis(20));
+    run.push(&b, 1)?;
+    let error = run.wait().expect_err("a node fails");
+    assert_eq!(error.to_string(), "node `fails` (replica 0) failed: wrong");
+    Ok(())
+}
+
+#[test]
 fn a_panic_of_a_copy_or_of_what_a_pool_makes_is_the_nodes() -> Done {
     struct Fragile;
     impl Clone for Fragile {

@@ -10,6 +10,7 @@ mod screen;
 mod text;
 mod timing;
 mod tour;
+mod uniform;
 
 pub use files::{FILES, Target, differ, is_standard, read};
 pub use gray::Gray;
@@ -18,6 +19,7 @@ pub use screen::{Screen, digits};
 pub use text::{is_not_zero, shown};
 pub use timing::Timing;
 pub use tour::{Stop, check, expect, tour};
+pub use uniform::uniform;
 
 use std::fmt;
 use std::io::Write;

@@ -194,6 +194,7 @@ pub fn rows(peers: &Peers) -> Result<Vec<Row>> {
         &[(slow_consumer()?, None)],
     ));
     rows.push(Row::from_turns("processor time of an idle second", "ms", &[(idle()?, None)]));
+    rows.extend(crate::graph_blas::rows()?);
     Ok(rows)
 }
 

@@ -10,6 +10,7 @@ mod dispatch;
 mod driver;
 mod gpu;
 mod graph;
+mod graph_blas;
 mod kernels;
 mod nbody;
 mod opencl;
