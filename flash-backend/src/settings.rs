@@ -62,6 +62,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("cpu.copy", "FLASH_CPU_COPY", Kind::Flag),
     setting("cpu.throttle", "FLASH_CPU_THROTTLE", Kind::Text),
     setting("test.setup", "FLASH_TEST", Kind::Text),
+    of_process("graph_dot", "FLASH_GRAPH_DOT", Kind::Text),
     setting("opencl.copy", "FLASH_OPENCL_COPY", Kind::Flag),
 ];
 
@@ -163,6 +164,14 @@ pub fn process_number(name: &str) -> Option<u64> {
     match PROCESS.get() {
         Some(fixed) => fixed.get(name)?.parse().ok(),
         None => environment().number(name),
+    }
+}
+
+/// The text of a setting of the process, if it is set.
+pub fn process_text(name: &str) -> Option<String> {
+    match PROCESS.get() {
+        Some(fixed) => fixed.get(name).cloned(),
+        None => environment().text(name).map(str::to_owned),
     }
 }
 
@@ -388,8 +397,17 @@ mod tests {
     fn the_environment_is_read_here_and_nowhere_else() {
         let workspace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut found = Vec::new();
-        let crates =
-            ["flash", "flash-types", "flash-backend", "flash-core", "flash-conformance", "flash-cli"];
+        let crates = [
+            "flash",
+            "flash-types",
+            "flash-backend",
+            "flash-core",
+            "flash-conformance",
+            "flash-trace",
+            "flash-tasks",
+            "flash-graph",
+            "flash-cli",
+        ];
         let sources = crates.map(|name| format!("{name}/src"));
         for folder in sources.iter().map(String::as_str).chain(["backends", "kernels"]) {
             readers(&workspace.join(folder), &mut found);

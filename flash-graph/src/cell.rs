@@ -8,13 +8,15 @@ use crate::pool::PoolUse;
 use crate::port::{Flush, Outputs, Way};
 use crate::schedule::{Cell, Core};
 use crate::strand::Strand;
+use crate::times::{Busy, For};
+use crate::trace::{self, Arrival};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most data of a batch.
 const BATCH: usize = 256;
@@ -62,13 +64,16 @@ impl Default for Config {
 pub(crate) trait Inbox<N: Node>: Send + Sync {
     /// A buffer for batches.
     fn buffer(&self) -> Box<dyn Any + Send>;
-    /// Takes up to `most` data into a buffer.
-    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> usize;
+    /// Takes up to `most` data into a buffer. Returns how many, and the number of the first of all ever
+    /// taken.
+    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> (usize, u64);
     /// Gives the data of a buffer to a node.
     fn give(&self, data: &mut dyn Any, node: &mut N, out: &mut N::Out, cx: &mut Cx<'_>) -> Result<(), Error>;
     fn clear(&self, core: &Arc<Core>);
     fn set_capacity(&self, capacity: usize);
     fn filled(&self) -> Filled;
+    /// What tells it from others, see `trace.rs`.
+    fn key(&self) -> u64;
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -95,7 +100,7 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
     }
 
     #[inline]
-    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> usize {
+    fn take(&self, most: usize, core: &Arc<Core>, into: &mut dyn Any) -> (usize, u64) {
         let into = into.downcast_mut().expect("a buffer that this inbox made");
         self.0.take(most, into, |waiter| core.unpark(waiter))
     }
@@ -118,6 +123,10 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
         self.0.filled()
     }
 
+    fn key(&self) -> u64 {
+        trace::key(&self.0)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -125,6 +134,7 @@ impl<N: Node, T: Send + 'static, A: Accept<N, T>> Inbox<N> for Typed<T, A> {
 
 /// An inbox that a node fills.
 pub(crate) trait Gate: Send + Sync {
+    fn filled(&self) -> Filled;
     fn room(&self) -> usize;
     fn capacity(&self) -> usize;
     /// As [`Lane::wait_for_room`].
@@ -134,6 +144,10 @@ pub(crate) trait Gate: Send + Sync {
 }
 
 impl<T: Send> Gate for Lane<T> {
+    fn filled(&self) -> Filled {
+        Lane::filled(self)
+    }
+
     fn room(&self) -> usize {
         Lane::room(self)
     }
@@ -143,7 +157,7 @@ impl<T: Send> Gate for Lane<T> {
     }
 
     fn wait(&self, core: &Core, node: u32) -> bool {
-        self.wait_for_room(Waiter::Node(node), || core.park(node))
+        self.wait_for_room(Waiter::Node(node), || core.park(node, For::Room))
     }
 
     fn wait_for_any(&self, node: u32, wait: u32) -> bool {
@@ -178,6 +192,8 @@ struct Live<N: Node> {
     pools: Box<[PoolUse]>,
     strand: Option<Arc<Strand>>,
     order: Option<Mutex<Order<N::Out>>>,
+    /// By replica.
+    busy: Box<[Busy]>,
 }
 
 struct Replica<N: Node> {
@@ -188,6 +204,8 @@ struct Replica<N: Node> {
     grants: Box<[usize]>,
     /// The number of data of a batch.
     batch: usize,
+    /// Nanoseconds of a datum in the last batch that was timed.
+    each: u64,
     /// Batches so far.
     turn: usize,
 }
@@ -250,6 +268,7 @@ impl<N: Node> NodeCell<N> {
                 let Replica { node: user, out, number, grants, .. } = replica;
                 let (number, pools) = (*number, &live.pools);
                 let mut cx = Cx { core, node, replica: number, pools, grants, batch: 0, made: 0 };
+                let _span = flash_trace::is_on().then(|| trace::call(cx.name(), number, 0));
                 Self::guarded(core, node, number, || {
                     call(user, out, &mut cx)?;
                     out.flush(Flush(Way::Deliver(true)));
@@ -320,7 +339,7 @@ impl<N: Node> Replica<N> {
     #[inline]
     fn run(&mut self, live: &Live<N>, core: &Arc<Core>, index: u32, room: usize) -> usize {
         let most = if live.pools.is_empty() { self.batch.min(room) } else { 1 };
-        let (mut taken, mut sequence) = (0, 0);
+        let (mut taken, mut sequence, mut arrival) = (0, 0, Arrival { inbox: 0, first: 0 });
         self.turn = self.turn.wrapping_add(1);
         let inboxes = live.inboxes.len();
         {
@@ -328,7 +347,11 @@ impl<N: Node> Replica<N> {
             for i in 0..inboxes {
                 let i = if inboxes == 1 { 0 } else { (i + self.turn) % inboxes };
                 if taken < most {
-                    taken += live.inboxes[i].take(most - taken, core, &mut *self.buffers[i]);
+                    let (count, first) = live.inboxes[i].take(most - taken, core, &mut *self.buffers[i]);
+                    if taken == 0 {
+                        arrival = Arrival { inbox: i, first };
+                    }
+                    taken += count;
                 }
             }
             if taken > 0
@@ -344,6 +367,9 @@ impl<N: Node> Replica<N> {
             // The next activation counts what is left.
             core.nodes[index as usize].word.take(taken as u32);
         }
+        let entry = &core.nodes[index as usize];
+        let _span =
+            flash_trace::is_on().then(|| trace::batch(entry, (self.number, taken), &live.inboxes, arrival));
         // Looking at the clock takes longer than a datum may.
         let timed = self.batch < TIMED || taken >= TIMED || self.turn.is_multiple_of(64);
         let start = timed.then(Instant::now);
@@ -358,9 +384,11 @@ impl<N: Node> Replica<N> {
                 .try_for_each(|(inbox, buffer)| inbox.give(&mut **buffer, node, out, &mut cx))
         });
         let done = cx.made.max(taken);
-        if let Some(start) = start {
-            let each = (start.elapsed().as_nanos() as u64 / done as u64).max(1);
-            self.batch = (BATCH_NS / each).clamp(1, BATCH as u64) as usize;
+        let busy = start.map_or(self.each * done as u64, |start| start.elapsed().as_nanos() as u64);
+        live.busy[number].add(busy);
+        if start.is_some() {
+            self.each = (busy / done as u64).max(1);
+            self.batch = (BATCH_NS / self.each).clamp(1, BATCH as u64) as usize;
         }
         if good {
             // Copies for several edges are the user's code, too.
@@ -420,6 +448,7 @@ impl<N: Node> Cell for NodeCell<N> {
                 buffers: inboxes.iter().map(|inbox| inbox.buffer()).collect(),
                 grants: vec![0; pools.len()].into(),
                 batch: 1,
+                each: 0,
                 turn: 0,
             }))
         });
@@ -431,6 +460,7 @@ impl<N: Node> Cell for NodeCell<N> {
             pools,
             strand: config.strand.take(),
             order: config.ordered.then(|| Mutex::new(order)),
+            busy: (0..config.replicas).map(|_| Busy::default()).collect(),
         };
         let _ = self.live.set(live);
     }
@@ -508,6 +538,10 @@ impl<N: Node> Cell for NodeCell<N> {
         live.replicas.iter().find_map(|replica| {
             replica.try_with(|replica| replica.as_ref().and_then(|replica| replica.node.holds())).flatten()
         })
+    }
+
+    fn busy(&self) -> Duration {
+        self.live.get().iter().flat_map(|live| &live.busy).map(Busy::so_far).sum()
     }
 
     fn inboxes(&self) -> Vec<Filled> {

@@ -1,84 +1,56 @@
-//! Pictures of graphs, in the language of Graphviz: scopes as clusters, nodes with their counts, edges with
-//! the type of their data.
+//! Pictures in the language of Graphviz.
 
-use crate::graph::{Edge, Kind, Plan};
-use crate::port::Origin;
-use crate::schedule::Core;
+use crate::picture::{EdgeView, Form, NodeView, View};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
-/// What a picture shows of a plan; counts come from the run.
-pub(crate) struct Picture {
-    name: String,
-    nodes: Vec<Drawn>,
-    inputs: Vec<String>,
-    edges: Vec<Edge>,
+pub(crate) fn draw(view: &View<'_>) -> String {
+    let mut text =
+        format!("digraph {} {{\n  rankdir=LR;\n  node [style=filled, fillcolor=white];\n", quoted(view.name));
+    let mut root = Scope::default();
+    for (index, node) in view.nodes.iter().enumerate() {
+        root.at(node.name).lines.push(vertex(index, node, view.elapsed));
+    }
+    root.write(&mut text, 1, &mut 0);
+    for edge in &view.edges {
+        let _ = writeln!(text, "  {}", arrow(edge));
+    }
+    text.push_str("}\n");
+    text
 }
 
-struct Drawn {
-    ports: Vec<String>,
-    kind: Kind,
+fn vertex(index: usize, node: &NodeView<'_>, elapsed: Option<Duration>) -> String {
+    let mut label = node.last_name().to_string();
+    if node.replicas > 1 {
+        let _ = write!(label, " x {}", node.replicas);
+    }
+    for line in node.lines(elapsed) {
+        let _ = write!(label, "\n{line}");
+    }
+    let shape = match node.form {
+        Form::Node => "box",
+        Form::Source => "house",
+        Form::Input | Form::Output => "cds",
+    };
+    let mut style = String::new();
+    if let Some(elapsed) = elapsed {
+        let [busy, room, pool] = node.shares(elapsed);
+        // Red by how busy it is; a border in the colour of what it waits for.
+        if busy > 0.0 {
+            let _ = write!(style, ", fillcolor=\"0.02 {:.2} 1.0\"", 0.7 * busy);
+        }
+        let border = if room > pool { "blue" } else { "orange" };
+        if room.max(pool) >= 0.05 {
+            let _ = write!(style, ", color={border}, penwidth=3");
+        }
+    }
+    format!("n{index} [shape={shape}, label={}{style}];", quoted(&label))
 }
 
-impl Picture {
-    pub(crate) fn of(plan: &mut Plan) -> Picture {
-        let nodes = plan.nodes.iter_mut();
-        let nodes = nodes.map(|node| Drawn { ports: std::mem::take(&mut node.ports), kind: node.kind });
-        Picture {
-            name: std::mem::take(&mut plan.name),
-            nodes: nodes.collect(),
-            inputs: plan.inputs.iter_mut().map(|(name, _)| std::mem::take(name)).collect(),
-            edges: std::mem::take(&mut plan.edges),
-        }
-    }
-
-    /// The picture, with what the nodes have received so far.
-    pub(crate) fn dot(&self, core: &Core) -> String {
-        let mut text = format!("digraph {} {{\n  rankdir=LR;\n  node [shape=box];\n", quoted(&self.name));
-        let mut root = Scope::default();
-        for (index, input) in self.inputs.iter().enumerate() {
-            let line = format!("i{index} [shape=cds, label={}];", quoted(last(input)));
-            root.at(input).lines.push(line);
-        }
-        for (index, (node, entry)) in self.nodes.iter().zip(&core.nodes).enumerate() {
-            let inboxes = entry.cell.inboxes();
-            let taken: u64 = inboxes.iter().map(|inbox| inbox.taken).sum();
-            let waiting: usize = inboxes.iter().map(|inbox| inbox.len).sum();
-            let longest = inboxes.iter().map(|inbox| inbox.longest).max().unwrap_or(0);
-            let mut label = last(&entry.name).to_string();
-            if entry.replicas > 1 {
-                let _ = write!(label, " x {}", entry.replicas);
-            }
-            let shape = match node.kind {
-                Kind::Exit => "cds",
-                Kind::Source => "house",
-                Kind::Node => "box",
-            };
-            if node.kind != Kind::Source {
-                let _ = write!(label, "\n{taken} taken, {waiting} waiting, {longest} at most");
-            }
-            root.at(&entry.name).lines.push(format!("n{index} [shape={shape}, label={}];", quoted(&label)));
-        }
-        root.write(&mut text, 1, &mut 0);
-        for edge in &self.edges {
-            let (from, port) = match edge.from {
-                Origin::Input(input) => (format!("i{input}"), ""),
-                Origin::Output(node, port) => {
-                    let ports = &self.nodes[node as usize].ports;
-                    let name = if ports.len() > 1 { ports[port].as_str() } else { "" };
-                    (format!("n{node}"), name)
-                }
-            };
-            let label = match port {
-                "" => edge.datum.to_string(),
-                port => format!("{port}: {}", edge.datum),
-            };
-            let style = if edge.copies { ", style=dashed" } else { "" };
-            let _ = writeln!(text, "  {from} -> n{} [label={}{style}];", edge.to, quoted(&label));
-        }
-        text.push_str("}\n");
-        text
-    }
+fn arrow(edge: &EdgeView<'_>) -> String {
+    let style = if edge.copies { ", style=dashed" } else { "" };
+    format!("n{} -> n{} [label={}{style}];", edge.from, edge.to, quoted(&edge.lines().join("\n")))
 }
 
 /// The nodes in a scope, and the scopes in it.
@@ -112,11 +84,7 @@ impl Scope {
     }
 }
 
-fn last(name: &str) -> &str {
-    name.rsplit('/').next().unwrap_or(name)
-}
-
 fn quoted(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("\"{text}\"")
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', " ");
+    format!("\"{}\"", text.replace('\0', " "))
 }

@@ -6,6 +6,7 @@ use crate::lane::{Filled, Lane, Waiter};
 use crate::schedule::{Cell, Core};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// An output of a graph: what comes to it, [`Run::results`](crate::Run::results) hands out.
 pub struct Output<T> {
@@ -90,6 +91,10 @@ impl<T: Send + 'static> Cell for ExitCell<T> {
 
     fn waits(&self, _: &Core) -> Option<String> {
         None
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn inboxes(&self) -> Vec<Filled> {

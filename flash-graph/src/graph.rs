@@ -1,12 +1,13 @@
 //! Building a graph: nodes, edges, and how nodes are to run.
 
-use crate::cell::{Accept, ByReceive, Config, Make, NodeCell, Typed};
+use crate::cell::{Accept, ByReceive, Config, Gate, Make, NodeCell, Typed};
 use crate::check;
 use crate::error::GraphError;
 use crate::exit::{ExitCell, Output};
 use crate::input::{AnyInput, Input};
 use crate::lane::{Lane, lock};
 use crate::node::{Node, Receive};
+use crate::picture::Picture;
 use crate::pool::Pool;
 use crate::port::{Origin, Out, Outputs, Port, Ports, Target};
 use crate::run::Run;
@@ -54,11 +55,14 @@ pub(crate) enum Kind {
     Exit,
 }
 
+#[derive(Clone)]
 pub(crate) struct Edge {
     pub(crate) from: Origin,
     pub(crate) to: u32,
     pub(crate) copies: bool,
     pub(crate) datum: &'static str,
+    /// The inbox at its end.
+    pub(crate) queue: Arc<dyn Gate>,
 }
 
 /// A node whose settings can be looked at.
@@ -245,8 +249,8 @@ impl Graph {
         copy: Option<fn(&T) -> T>,
     ) {
         let Ends { node, lane } = to;
-        let edge =
-            Edge { from: from.origin, to: node, copies: copy.is_some(), datum: std::any::type_name::<T>() };
+        let (copies, datum) = (copy.is_some(), std::any::type_name::<T>());
+        let edge = Edge { from: from.origin, to: node, copies, datum, queue: lane.clone() };
         self.plan.borrow_mut().edges.push(edge);
         from.connect(Target { lane, node, copy });
     }
@@ -275,6 +279,11 @@ impl Graph {
     /// [`TimeLimit`](GraphError::TimeLimit).
     pub fn time_limit(&self, limit: Duration) {
         self.plan.borrow_mut().limit = Some(limit);
+    }
+
+    /// A picture of the graph as it is built so far.
+    pub fn picture(&self) -> Picture {
+        Picture::of(&self.plan.borrow())
     }
 
     /// Checks and starts the graph.

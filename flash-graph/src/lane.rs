@@ -18,6 +18,8 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Waiter {
     Node(u32),
+    /// The activation of a node that waits for things of a pool.
+    Pool(u32),
     /// The activation of a node that waits for one of several inboxes, and the number of its wait.
     Any(u32, u32),
     Outside,
@@ -51,7 +53,16 @@ struct Inside<T> {
     taken: u64,
 }
 
+/// What has become of data that were put in.
+pub(crate) struct Put {
+    /// A thread sleeps until they are there.
+    pub(crate) awaited: bool,
+    /// The number of the first, of all that ever came.
+    pub(crate) first: u64,
+}
+
 /// How full an inbox is.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Filled {
     pub(crate) len: usize,
     /// The most that it has held.
@@ -126,12 +137,13 @@ impl<T> Lane<T> {
         self.len.store(len, Ordering::Relaxed);
     }
 
-    /// Puts all data of a buffer in, and leaves it empty. True if a thread sleeps until then.
+    /// Puts all data of a buffer in, and leaves it empty.
     #[inline]
-    pub(crate) fn put_all(&self, data: &mut VecDeque<T>) -> bool {
-        let awaited = self.state.with(|inside| {
+    pub(crate) fn put_all(&self, data: &mut VecDeque<T>) -> Put {
+        let put = self.state.with(|inside| {
+            let first = inside.ever();
             if inside.refuses {
-                return false;
+                return Put { awaited: false, first };
             }
             match self.urgency.get() {
                 None if inside.queue.is_empty() => std::mem::swap(&mut inside.queue, data),
@@ -139,29 +151,30 @@ impl<T> Lane<T> {
                 Some(urgency) => data.drain(..).for_each(|datum| inside.rank(urgency, datum)),
             }
             self.changed(inside);
-            std::mem::take(&mut inside.awaited)
+            Put { awaited: std::mem::take(&mut inside.awaited), first }
         });
         // What was refused is dropped without the lock.
         data.clear();
-        awaited
+        put
     }
 
     /// Puts one datum in, as [`put_all`](Self::put_all).
     #[inline]
-    pub(crate) fn put(&self, datum: T) -> bool {
-        let (refused, awaited) = self.state.with(|inside| {
+    pub(crate) fn put(&self, datum: T) -> Put {
+        let (refused, put) = self.state.with(|inside| {
+            let first = inside.ever();
             if inside.refuses {
-                return (Some(datum), false);
+                return (Some(datum), Put { awaited: false, first });
             }
             match self.urgency.get() {
                 None => inside.queue.push_back(datum),
                 Some(urgency) => inside.rank(urgency, datum),
             }
             self.changed(inside);
-            (None, std::mem::take(&mut inside.awaited))
+            (None, Put { awaited: std::mem::take(&mut inside.awaited), first })
         });
         drop(refused);
-        awaited
+        put
     }
 
     /// Lets what puts data in say that a thread sleeps until then. False if there are some.
@@ -172,15 +185,19 @@ impl<T> Lane<T> {
         })
     }
 
-    /// Takes up to `most` data into an empty buffer. What waits for room is handed to `wake`, without the
-    /// lock.
+    /// Takes up to `most` data into an empty buffer. Returns how many, and the number of the first of all
+    /// that ever came. What waits for room is handed to `wake`, without the lock.
     #[inline]
-    pub(crate) fn take(&self, most: usize, into: &mut VecDeque<T>, wake: impl FnMut(Waiter)) -> usize {
-        let (taken, waiters) = self.state.with(|inside| {
+    pub(crate) fn take(&self, most: usize, into: &mut VecDeque<T>, wake: impl FnMut(Waiter)) -> (usize, u64) {
+        let (taken, first, waiters) = self.state.with(|inside| {
+            let mut first = inside.taken;
             if self.urgency.get().is_some() {
                 while into.len() < most
-                    && let Some(Ranked(_, _, datum)) = inside.heap.pop()
+                    && let Some(Ranked(_, number, datum)) = inside.heap.pop()
                 {
+                    if into.is_empty() {
+                        first = number.0;
+                    }
                     into.push_back(datum);
                 }
             } else if inside.queue.len() <= most && into.is_empty() {
@@ -191,10 +208,10 @@ impl<T> Lane<T> {
             }
             inside.taken += into.len() as u64;
             self.changed(inside);
-            (into.len(), self.with_room(inside))
+            (into.len(), first, self.with_room(inside))
         });
         waiters.into_iter().for_each(wake);
-        taken
+        (taken, first)
     }
 
     /// Takes one datum, as [`take`](Self::take).
@@ -266,7 +283,12 @@ impl<T> Lane<T> {
 
 impl<T> Inside<T> {
     fn rank(&mut self, urgency: &Urgency<T>, datum: T) {
-        self.ranked += 1;
         self.heap.push(Ranked(urgency(&datum), std::cmp::Reverse(self.ranked), datum));
+        self.ranked += 1;
+    }
+
+    /// The number of data that ever came.
+    fn ever(&self) -> u64 {
+        self.taken + (self.queue.len() + self.heap.len()) as u64
     }
 }

@@ -22,6 +22,7 @@
 //! graph, and by the workers of the process. `docs/graphs.md` is the guide, `README.md` beside this crate
 //! says why it is as it is.
 
+mod asked;
 mod cell;
 mod check;
 mod component;
@@ -34,16 +35,21 @@ mod graph;
 mod guard;
 mod input;
 mod lane;
+mod layout;
 mod lock;
 mod node;
 mod nodes;
+mod picture;
 mod pool;
 mod port;
 mod run;
 mod schedule;
 mod signal;
 mod strand;
+mod svg;
 mod sync;
+mod times;
+mod trace;
 mod wait;
 mod word;
 mod workers;
@@ -55,6 +61,7 @@ pub use graph::{EdgeFrom, EdgeTo, Graph, NodeRef};
 pub use input::Input;
 pub use node::{Cx, Later, Node, Receive};
 pub use nodes::{ClosureOf, Source};
+pub use picture::Picture;
 pub use pool::{Pool, Pooled};
 pub use port::{Out, Outputs};
 pub use run::{Results, Run};

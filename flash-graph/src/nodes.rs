@@ -193,8 +193,8 @@ impl<I: Iterator<Item: Send + 'static> + Send + 'static> Inbox<Source<I>> for Ti
         Box::new(())
     }
 
-    fn take(&self, _: usize, _: &Arc<Core>, _: &mut dyn Any) -> usize {
-        usize::from(self.0.swap(false, Ordering::AcqRel))
+    fn take(&self, _: usize, _: &Arc<Core>, _: &mut dyn Any) -> (usize, u64) {
+        (usize::from(self.0.swap(false, Ordering::AcqRel)), 0)
     }
 
     fn give(
@@ -222,6 +222,10 @@ impl<I: Iterator<Item: Send + 'static> + Send + 'static> Inbox<Source<I>> for Ti
 
     fn filled(&self) -> Filled {
         Filled { len: usize::from(self.0.load(Ordering::Acquire)), longest: 1, room: 0, taken: 0 }
+    }
+
+    fn key(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -4,6 +4,7 @@
 use crate::lane::{Waiter, lock};
 use crate::node::Cx;
 use crate::schedule::Core;
+use crate::times::For;
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -136,7 +137,7 @@ impl<T> Inner<T> {
             }
         }
         drop(state);
-        woken.into_iter().for_each(|waiting| waiting.core.unpark(Waiter::Node(waiting.node)));
+        woken.into_iter().for_each(|waiting| waiting.core.unpark(Waiter::Pool(waiting.node)));
     }
 }
 
@@ -167,7 +168,7 @@ impl<T: Send + 'static> AnyPool for Inner<T> {
         if granted {
             state.out += count;
         } else {
-            core.park(node);
+            core.park(node, For::Pool);
             state.waiters.push_back(Waiting { core: core.clone(), node, count });
         }
         granted

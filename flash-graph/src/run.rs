@@ -1,14 +1,16 @@
 //! A graph that runs, as the program that started it sees it.
 
+use crate::asked;
 use crate::check::Checked;
 use crate::component::Component;
 use crate::dedicated::Dedicated;
-use crate::dot::Picture;
 use crate::error::{GraphError, PushError};
 use crate::exit::Output;
 use crate::graph::{Kind, Plan};
 use crate::input::{AnyInput, Input};
+use crate::picture::{Picture, Shown};
 use crate::schedule::{Core, Entry, Parts};
+use crate::times::Waits;
 use crossbeam_utils::CachePadded;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ pub struct Run {
 
 impl Run {
     pub(crate) fn start(mut plan: Plan, checked: Checked) -> Run {
-        let picture = Picture::of(&mut plan);
+        let shown = Shown::of(&mut plan);
         let Plan { nodes, inputs, limit, .. } = plan;
         let mut cancels = Vec::new();
         let entries = nodes.into_iter().zip(&checked.component_of).zip(&checked.level_of);
@@ -50,6 +52,7 @@ impl Run {
                 dedicated,
                 parked: AtomicU32::new(0),
                 waits: AtomicU32::new(0),
+                waited: Waits::default(),
                 cell: node.cell.as_cell(),
             }
         });
@@ -65,7 +68,9 @@ impl Run {
         });
         core.nodes.iter().for_each(|node| node.cell.bind(&core));
         inputs.iter().for_each(|input| input.bind(&core));
+        let picture = Picture::of_run(shown, core.clone());
         let run = Run { core, inputs, picture, ended: false };
+        asked::starts(&run.picture);
         run.begin();
         run
     }
@@ -140,10 +145,10 @@ impl Run {
         self.inputs.iter().for_each(|input| input.close(&self.core));
     }
 
-    /// A picture of the graph in the language of Graphviz (`dot -Tsvg`): scopes as clusters, and for each
-    /// node how many data it has taken, how many wait before it now, and how many did at most.
-    pub fn dot(&self) -> String {
-        self.picture.dot(&self.core)
+    /// A picture of the graph. It shows the graph as it is when it is drawn, and may be kept after
+    /// [`wait`](Self::wait).
+    pub fn picture(&self) -> Picture {
+        self.picture.clone()
     }
 
     /// Ends the graph: queued data are dropped, and nodes are called no more. Nodes that run see it by
@@ -171,6 +176,8 @@ impl Run {
         core.nodes.iter().filter(|node| node.is_exit).for_each(|exit| exit.cell.refuse(core));
         core.help(|_| (core.is_done() || core.has_failed() && core.is_quiet()).then_some(()));
         core.nodes.iter().filter_map(|node| node.dedicated.as_ref()).for_each(|threads| threads.stop());
+        self.picture.ended();
+        asked::ended(&self.picture);
         for node in &core.nodes {
             // Destructors of the user's may panic: the others are called nevertheless.
             let _ = catch_unwind(AssertUnwindSafe(|| node.cell.clear(core)));

@@ -12,6 +12,8 @@ use crate::guard;
 use crate::lane::{Filled, Waiter, lock};
 use crate::port::Target;
 use crate::signal::{Call, Seen, Signal};
+use crate::times::{For, Waits};
+use crate::trace;
 use crate::word::{After, Word};
 use crate::workers;
 use crossbeam_queue::ArrayQueue;
@@ -50,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) parked: AtomicU32,
     /// Waits for one of several inboxes that have ended.
     pub(crate) waits: AtomicU32,
+    /// How long activations have waited.
+    pub(crate) waited: Waits,
 }
 
 /// What a node does, with its type erased.
@@ -70,6 +74,8 @@ pub(crate) trait Cell: Send + Sync {
     fn waits(&self, core: &Core) -> Option<String>;
     /// Its inboxes.
     fn inboxes(&self) -> Vec<Filled>;
+    /// How long its replicas have run, all together.
+    fn busy(&self) -> Duration;
 }
 
 pub(crate) struct Core {
@@ -192,8 +198,9 @@ impl Core {
             data.clear();
             return false;
         }
-        let awaited = target.lane.put_all(data);
-        self.delivered(target.node, count, awaited, last)
+        let put = target.lane.put_all(data);
+        let _ = flash_trace::is_on().then(|| trace::delivered(node, &target.lane, put.first, count as usize));
+        self.delivered(target.node, count, put.awaited, last)
     }
 
     /// As [`deliver`](Self::deliver), of one datum. It comes back if the node has ended.
@@ -203,8 +210,9 @@ impl Core {
         if node.cyclic && !self.components[node.component as usize].count.add(1) {
             return Err(datum);
         }
-        let awaited = target.lane.put(datum);
-        match self.delivered(target.node, 1, awaited, false) {
+        let put = target.lane.put(datum);
+        let _ = flash_trace::is_on().then(|| trace::delivered(node, &target.lane, put.first, 1));
+        match self.delivered(target.node, 1, put.awaited, false) {
             true => Ok(()),
             // Nothing else takes what is in the inbox of a node that has ended.
             false => target.lane.take_one(|_| ()).map_or(Ok(()), Err),
@@ -312,13 +320,14 @@ impl Core {
     }
 
     /// An activation waits for something else than a thread.
-    pub(crate) fn park(&self, index: u32) {
+    pub(crate) fn park(&self, index: u32, of: For) {
+        self.nodes[index as usize].waited.begins(of);
         self.nodes[index as usize].parked.fetch_add(1, Ordering::AcqRel);
     }
 
     /// An activation waits for one of several things. Returns the number of its wait.
     pub(crate) fn park_for_any(&self, index: u32) -> u32 {
-        self.park(index);
+        self.park(index, For::Room);
         self.nodes[index as usize].waits.load(Ordering::Acquire)
     }
 
@@ -328,6 +337,7 @@ impl Core {
         let next = wait.wrapping_add(1);
         let ends = node.waits.compare_exchange(wait, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if ends {
+            node.waited.ends(For::Room);
             node.parked.fetch_sub(1, Ordering::AcqRel);
         }
         ends
@@ -342,11 +352,15 @@ impl Core {
                     self.publish(index, false);
                 }
             }
-            Waiter::Node(index) => {
-                self.nodes[index as usize].parked.fetch_sub(1, Ordering::AcqRel);
-                self.publish(index, false);
-            }
+            Waiter::Node(index) => self.unparked(index, For::Room),
+            Waiter::Pool(index) => self.unparked(index, For::Pool),
         }
+    }
+
+    fn unparked(self: &Arc<Core>, index: u32, of: For) {
+        self.nodes[index as usize].waited.ends(of);
+        self.nodes[index as usize].parked.fetch_sub(1, Ordering::AcqRel);
+        self.publish(index, false);
     }
 
     /// Lets an activation run.

@@ -2,6 +2,7 @@
 
 use crate::lane::{Waiter, lock};
 use crate::schedule::Core;
+use crate::times::For;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +46,7 @@ impl Strand {
     pub(crate) fn enter(&self, core: &Core, node: u32) -> bool {
         let mut turn = lock(&self.0);
         if turn.taken {
-            core.park(node);
+            core.park(node, For::Room);
             turn.waiters.push_back(node);
             return false;
         }

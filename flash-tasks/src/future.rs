@@ -3,8 +3,10 @@
 use crate::error::TaskError;
 use crate::jobs::{Job, JobHeader, Root, SHARED, inject};
 use crate::thread::{Context, Own, lock, new_root};
+use crate::trace;
 use crate::wait::Waiter;
 use async_task::{Builder, Runnable};
+use flash_trace::is_on;
 use std::future::{Future, IntoFuture};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -48,7 +50,8 @@ where
     let root = new_root();
     let outcome = Arc::new(Outcome(Mutex::new(State::Runs { waker: None, waiter: std::ptr::null() })));
     let whole = run::<F>(future, outcome.clone());
-    let (runnable, task) = Builder::new().metadata(root).spawn(|_| whole, schedule);
+    let about = About { root, name: std::any::type_name::<F>() };
+    let (runnable, task) = Builder::new().metadata(about).spawn(|_| whole, schedule);
     task.detach();
     Own::here();
     runnable.schedule();
@@ -78,17 +81,25 @@ async fn run<F: Future>(future: F, outcome: Arc<Outcome<F::Output>>) {
     }
 }
 
+/// What is known of a future besides it.
+struct About {
+    root: Root,
+    name: &'static str,
+}
+
 /// A turn of a future, queued.
 #[repr(C)]
 struct Turn {
     job: JobHeader,
-    runnable: Runnable<Root>,
+    runnable: Runnable<About>,
 }
 
-fn schedule(runnable: Runnable<Root>) {
-    let root = *runnable.metadata();
+fn schedule(runnable: Runnable<About>) {
+    let root = runnable.metadata().root;
     let turn = Box::leak(Box::new(Turn { job: JobHeader { run: run_turn, root }, runnable }));
-    inject(Job(NonNull::from(turn).cast()), &SHARED);
+    let job = Job(NonNull::from(turn).cast());
+    let _ = is_on().then(|| trace::ready("wake", job));
+    inject(job, &SHARED);
 }
 
 /// # Safety
@@ -97,6 +108,7 @@ unsafe fn run_turn(job: NonNull<JobHeader>, own: &'static Own) {
     // SAFETY: `schedule` leaked the box, and its one entry has come here.
     let turn = unsafe { Box::from_raw(job.cast::<Turn>().as_ptr()) };
     own.context.set(Context { root: turn.job.root, ..Context::NONE });
+    let _span = is_on().then(|| trace::task(Job(job), turn.runnable.metadata().name, None));
     // `run` catches what the future does. What is left is code of wakers.
     let _ = catch_unwind(AssertUnwindSafe(|| turn.runnable.run()));
 }

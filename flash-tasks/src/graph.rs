@@ -11,7 +11,9 @@
 use crate::error::TaskError;
 use crate::jobs::{Job, JobHeader};
 use crate::thread::{Context, Own, lock};
+use crate::trace;
 use crate::wait::Waiter;
+use flash_trace::is_on;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
@@ -266,7 +268,9 @@ impl<'a> TaskGraph<'a> {
         };
         plan.reset(&run, own.context.get().root);
         let plan = &*plan;
-        own.push_all(plan.roots.iter().map(|&root| plan.job(root)));
+        let roots = plan.roots.iter().map(|&root| plan.job(root));
+        let _ = is_on().then(|| roots.clone().for_each(|root| trace::ready("run", root)));
+        own.push_all(roots);
         waiter.wait(own);
         own.ends(before);
         run.error.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(()), Err)
@@ -360,9 +364,13 @@ unsafe fn run_slot(job: NonNull<JobHeader>, own: &'static Own) {
         // SAFETY: as above; the plan is not changed while the run lasts.
         let plan = unsafe { &*run.plan };
         own.context.set(Context { root: at.job.root, ..Context::NONE });
+        // SAFETY: as above: the tasks are there as long as the run lasts.
+        let span =
+            is_on().then(|| trace::graph_task(Job(slot.cast()), unsafe { run.name(at.index) }, at.index));
         // SAFETY: as above. Each task is called by the thread that has its entry, once per run.
         unsafe { run.call(at.index) };
         if at.block != NONE {
+            drop(span);
             // The last that is done with the run, unless this was the last sink.
             if plan.blocks[at.block as usize].0.fetch_sub(1, Ordering::AcqRel) == 1 {
                 let waiter = run.waiter;
@@ -377,6 +385,7 @@ unsafe fn run_slot(job: NonNull<JobHeader>, own: &'static Own) {
         for &successor in plan.successors(at.index) {
             if plan.slots[successor as usize].pending.fetch_sub(1, Ordering::AcqRel) == 1 {
                 let ready = plan.job(successor);
+                let _ = is_on().then(|| trace::ready("after", ready));
                 match next {
                     None => next = Some(ready),
                     Some(_) => own.push_own(ready),
@@ -392,6 +401,15 @@ unsafe fn run_slot(job: NonNull<JobHeader>, own: &'static Own) {
 }
 
 impl Run {
+    /// The name that a task was given.
+    ///
+    /// # Safety
+    /// The run lasts.
+    unsafe fn name(&self, index: u32) -> Option<&str> {
+        // SAFETY: the caller vouches; names do not change while the run borrows the tasks.
+        unsafe { (*self.tasks.add(index as usize)).name.as_deref() }
+    }
+
     /// Calls a task's function, unless one has failed.
     ///
     /// # Safety

@@ -30,6 +30,7 @@ mod scope;
 mod sync;
 mod task;
 mod thread;
+mod trace;
 mod wait;
 mod workers;
 

@@ -9,6 +9,7 @@ use crate::thread::{ACTIVITY, AWAKE, Context, IDLE, Own, PARKED, Ready, lock};
 use crate::wait::Waiter;
 use crate::workers::beyond_limit;
 use flash_core::workers;
+use flash_trace::hooks::on_stack;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -150,7 +151,7 @@ impl Own {
         // An extra thread may end, so it leaves no task in its middle.
         let before = (self.fiber.replace(fiber.as_ptr()), self.stays.replace(workers::is_extra()));
         // SAFETY: the fiber is this thread's, does not run, and nothing else resumes it.
-        let back = unsafe { Fiber::resume(fiber) };
+        let back = on_stack(fiber.addr().get() as u64, || unsafe { Fiber::resume(fiber) });
         self.fiber.set(before.0);
         self.stays.set(before.1);
         self.context.set(Context::NONE);

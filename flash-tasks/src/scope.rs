@@ -6,7 +6,9 @@ use crate::jobs::{Job, JobHeader, Root};
 use crate::node::Node;
 use crate::task::{self, Extra, Place, Priority, State, Task};
 use crate::thread::{Context, Own, lock};
+use crate::trace;
 use crate::wait::Waiter;
+use flash_trace::is_on;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::mem::offset_of;
@@ -271,6 +273,7 @@ where
         content: UnsafeCell::new((Some(b), None)),
     };
     let job = Job(NonNull::from(&half).cast());
+    let _ = is_on().then(|| trace::ready("join", job));
     own.push_own(job);
     let first = catch_unwind(AssertUnwindSafe(a));
     let second = if own.take_back(job) {
@@ -324,10 +327,12 @@ unsafe fn run_half<F: FnOnce() -> R, R>(job: NonNull<JobHeader>, own: &'static O
     // SAFETY: `join` waits until `end`, and touches the content only afterwards.
     unsafe {
         own.context.set(Context { root: job.as_ref().root, ..Context::NONE });
+        let span = is_on().then(|| trace::task(Job(job), std::any::type_name::<F>(), None));
         let content = &mut *half.as_ref().content.get();
         if let Some(f) = content.0.take() {
             content.1 = Some(catch_unwind(AssertUnwindSafe(f)));
         }
+        drop(span);
         if let Handle::Waits(address) = half.as_ref().done.end() {
             Waiter::signal(ptr::with_exposed_provenance(address));
         }

@@ -10,7 +10,9 @@ use crate::jobs::{Job, JobHeader, LATER, URGENT, bind, inject};
 use crate::node::Node;
 use crate::scope::ScopeState;
 use crate::thread::{Context, Own};
+use crate::trace;
 use crate::wait::Waiter;
+use flash_trace::is_on;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -153,6 +155,8 @@ impl<F: FnOnce() -> T, T> TaskCell<F, T> {
         let node = unsafe { &raw const (*cell).header.node };
         let task = cell.cast::<Header>();
         own.context.set(Context { root: header.job.root, task, node, scope: header.scope });
+        let _span = is_on()
+            .then(|| trace::task(Job(NonNull::from(&header.job)), header.name(), header.extra.as_deref()));
         // SAFETY: a scope outlives its tasks.
         let cancelled = unsafe { &*header.scope }.is_cancelled();
         let result = if cancelled || header.extra.is_some() {
@@ -260,6 +264,7 @@ where
         run_here: run_here::<F, T>,
         scope: PhantomData,
     };
+    let _ = is_on().then(|| trace::ready("spawn", job));
     if flash_core::workers::in_kernel() {
         // A kernel's launch waits for it: nothing may be left for later.
         let context = own.context.get();

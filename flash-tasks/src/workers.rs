@@ -5,6 +5,7 @@ use crate::idle::Part;
 use crate::jobs::{Root, Shelf, bound};
 use crate::thread::{ACTIVITY, AWAKE, IDLE, Own, PARKED, Shared};
 use flash_core::workers::{self, Registration, Source};
+use flash_trace::hooks::{Category, begin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -118,6 +119,7 @@ impl Source for Tasks {
         }
         own.shared.rest.store(AWAKE, Ordering::Relaxed);
         own.until.set(Some(Instant::now() + TURN));
+        let _span = begin(Category::Worker, "tasks", [0; 2]);
         ACTIVITY.enter(Part::SEARCHES);
         own.active.set(true);
         own.worker.set(true);

@@ -28,7 +28,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 18] = [
+pub(crate) const READ_BY_FLASH: [&str; 19] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_BLOCKING_THREADS",
@@ -42,6 +42,7 @@ pub(crate) const READ_BY_FLASH: [&str; 18] = [
     "FLASH_CPU_LINGER_US",
     "FLASH_CPU_THREADS",
     "FLASH_CPU_THROTTLE",
+    "FLASH_GRAPH_DOT",
     "FLASH_HOST_BUDGET",
     "FLASH_HOST_GRANULE",
     "FLASH_OPENCL_COPY",

@@ -137,6 +137,7 @@ impl DeviceLaunch<'_> {
                 },
                 nanoseconds,
                 wall_nanoseconds: start.elapsed().as_nanos() as u64,
+                start,
             });
         }
         Ok(())

@@ -1,10 +1,25 @@
 //! Times of launches, on request.
 
-use std::sync::{Arc, Mutex};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 /// Collects a record of every launch: `rt.options(&profile)`.
 #[derive(Clone, Debug, Default)]
-pub struct Profile(Arc<Mutex<Vec<LaunchProfile>>>);
+pub struct Profile(Arc<Records>);
+
+#[derive(Default)]
+struct Records {
+    kept: Mutex<Vec<LaunchProfile>>,
+    /// What gets them instead.
+    to: Option<Box<dyn Fn(LaunchProfile) + Send + Sync>>,
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").field("kept", &self.kept).finish_non_exhaustive()
+    }
+}
 
 /// One launch.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -27,6 +42,9 @@ pub struct LaunchProfile {
     pub nanoseconds: u64,
     /// Time of the launch as the host sees it, from submission to completion, in nanoseconds.
     pub wall_nanoseconds: u64,
+    /// When it was submitted.
+    #[serde(skip)]
+    pub start: Instant,
 }
 
 impl Profile {
@@ -35,13 +53,31 @@ impl Profile {
         Profile::default()
     }
 
+    /// One that hands each record to a function, on the thread on which the launch is complete, and keeps
+    /// none.
+    ///
+    /// ```
+    /// let profile = flash_core::Profile::to(|launch| println!("{} on {}", launch.kernel, launch.device));
+    /// assert!(profile.take().is_empty());
+    /// ```
+    pub fn to(record: impl Fn(LaunchProfile) + Send + Sync + 'static) -> Profile {
+        Profile(Arc::new(Records { kept: Mutex::default(), to: Some(Box::new(record)) }))
+    }
+
     /// The launches so far, in the order in which they finished; they are taken out.
     pub fn take(&self) -> Vec<LaunchProfile> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()))
+        std::mem::take(&mut *self.kept())
     }
 
     pub(super) fn add(&self, launch: LaunchProfile) {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(launch);
+        match &self.0.to {
+            None => self.kept().push(launch),
+            Some(to) => to(launch),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<LaunchProfile>> {
+        self.0.kept.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 

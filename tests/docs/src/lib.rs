@@ -1,6 +1,7 @@
 //! The programs of README.md and `docs/`: each is a test of a crate that depends on `flash` alone, those of
-//! `docs/graphs.md` and `docs/tasks.md` also on the crate of that page. `docs/backends.md` is tested in the
-//! crate `flash-backend`. `xtask` checks that no page and no program is left out.
+//! `docs/graphs.md` and `docs/tasks.md` also on the crate of that page and on `flash-trace`.
+//! `docs/backends.md` is tested in the crate `flash-backend`. `xtask` checks that no page and no program is
+//! left out.
 //!
 //! One program may hold all of them, so that their kernels have different names. One that names a file is a
 //! program of its own (`standalone_crate`), and finds the file beside the page's copy, where `build.rs` puts

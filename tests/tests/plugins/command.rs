@@ -171,6 +171,7 @@ fn help_teaches() {
         "FLASH_TEST",
         "FLASH_CPU_LINGER_US",
         "FLASH_BLOCKING_THREADS",
+        "FLASH_GRAPH_DOT",
         "FLASH_HOST_BUDGET",
         "FLASH_HOST_GRANULE",
         "FLASH_CHECK_BOUNDS",

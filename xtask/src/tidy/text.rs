@@ -7,7 +7,7 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 14] = [
+const FOLDERS: [&str; 15] = [
     "flash",
     "flash-types",
     "flash-backend",
@@ -15,6 +15,7 @@ const FOLDERS: [&str; 14] = [
     "flash-conformance",
     "flash-graph",
     "flash-tasks",
+    "flash-trace",
     "flash-macros",
     "flash-cli",
     "backends",
