@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The most data of a batch.
@@ -214,7 +214,26 @@ struct Replica<N: Node> {
 struct Order<O> {
     taken: u64,
     emitted: u64,
-    held: BTreeMap<u64, O>,
+    held: BTreeMap<u64, (O, Begun)>,
+}
+
+/// What a node has begun, and emits when the batches before it have been emitted.
+struct Begun {
+    core: Arc<Core>,
+    node: u32,
+}
+
+impl Begun {
+    fn new(core: &Arc<Core>, node: u32) -> Begun {
+        core.begin_later(node);
+        Begun { core: core.clone(), node }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.core.end_later(self.node);
+    }
 }
 
 impl<N: Node> NodeCell<N> {
@@ -319,6 +338,19 @@ impl<N: Node> Live<N> {
         waits || !core.goes_on(node, wait)
     }
 
+    /// The graph has failed: batches that wait for their turn, which may not come, are dropped. A thread that
+    /// has the lock now does it afterwards.
+    fn drop_held(&self) {
+        let Some(order) = &self.order else { return };
+        let held = match order.try_lock() {
+            Ok(mut order) => std::mem::take(&mut order.held),
+            Err(TryLockError::Poisoned(order)) => std::mem::take(&mut order.into_inner().held),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        // A datum's destructor may panic; the others are dropped nevertheless.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
+    }
+
     /// Calls `body` with a replica that no other activation has. There are no more activations than replicas.
     #[inline]
     fn with_replica<R>(&self, mut body: impl FnMut(&mut Option<Replica<N>>) -> R) -> R {
@@ -405,26 +437,25 @@ impl<N: Node> Replica<N> {
 
     /// Emits what the batch of this number made, or keeps it until its turn.
     fn in_order(&mut self, order: &Mutex<Order<N::Out>>, number: u64, core: &Arc<Core>, index: u32) {
+        // They end when the lock is free, also if a copy for another edge panics.
+        let mut late = Vec::new();
         let mut order = lock(order);
         if order.emitted != number {
-            core.begin_later(index);
             let empty = self.out.replica(false);
-            order.held.insert(number, std::mem::replace(&mut self.out, empty));
+            let held = (std::mem::replace(&mut self.out, empty), Begun::new(core, index));
+            order.held.insert(number, held);
             return;
         }
         // With the lock: the next batch must not overtake this one.
         self.out.flush(Flush(Way::Deliver(false)));
         order.emitted += 1;
-        let mut late = 0;
         loop {
             let next = order.emitted;
-            let Some(mut out) = order.held.remove(&next) else { break };
+            let Some((mut out, begun)) = order.held.remove(&next) else { break };
+            late.push(begun);
             out.flush(Flush(Way::Deliver(false)));
             order.emitted += 1;
-            late += 1;
         }
-        drop(order);
-        (0..late).for_each(|_| core.end_later(index));
     }
 }
 
@@ -489,6 +520,9 @@ impl<N: Node> Cell for NodeCell<N> {
             taken as u32
         });
         live.strand.iter().for_each(|strand| strand.leave(core));
+        if core.has_failed() {
+            live.drop_held();
+        }
         core.settle(node, taken, if live.replicas.len() > 1 { 0 } else { taken });
     }
 
@@ -499,6 +533,7 @@ impl<N: Node> Cell for NodeCell<N> {
 
     fn refuse(&self, core: &Arc<Core>) {
         if let Some(live) = self.live.get() {
+            live.drop_held();
             live.inboxes.iter().for_each(|inbox| inbox.clear(core));
         }
     }
@@ -507,8 +542,7 @@ impl<N: Node> Cell for NodeCell<N> {
         let Some(live) = self.live.get() else { return };
         live.inboxes.iter().for_each(|inbox| inbox.clear(core));
         live.pools.iter().for_each(|used| used.pool.forget(core));
-        let held = live.order.as_ref().map(|order| std::mem::take(&mut lock(order).held));
-        drop(held);
+        live.drop_held();
         for replica in &live.replicas {
             let replica = replica.with(Option::take);
             // The destructor of a node may panic.

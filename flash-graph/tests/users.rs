@@ -5,6 +5,7 @@ use flash_graph::{Cx, Error, Graph, GraphError, Out};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 type Done = Result<(), Error>;
 
@@ -123,5 +124,35 @@ fn no_thread_is_in_a_node_when_wait_returns_with_an_error() -> Done {
         assert!(matches!(run.wait(), Err(GraphError::Failed { .. })));
         assert_eq!(inside.load(Ordering::SeqCst), 0);
     }
+    Ok(())
+}
+
+#[test]
+fn a_graph_ends_though_what_fails_keeps_later_results_from_their_turn() -> Done {
+    let done = Arc::new(AtomicUsize::new(0));
+    let count = done.clone();
+    let g = Graph::new("ordered");
+    let (a, c) = (g.input::<u32>("a"), g.output::<u32>("c"));
+    let node = g.try_map("node", move |x: u32| {
+        if x > 0 {
+            count.fetch_add(1, Ordering::SeqCst);
+            return Ok(x);
+        }
+        while count.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        // The other replica now waits with its result for this one's.
+        thread::sleep(Duration::from_millis(50));
+        Err("the first".into())
+    });
+    let node = node.replicas(2).ordered().dedicated();
+    g.edge(&a, &node);
+    g.edge(&node.out, &c);
+    let run = g.start()?;
+    run.push_all(&a, 0..2)?;
+    run.close();
+    assert_eq!(run.results(&c).count(), 0);
+    let text = run.wait().expect_err("it failed").to_string();
+    assert!(text.starts_with("node `node`") && text.ends_with("failed: the first"), "{text}");
     Ok(())
 }

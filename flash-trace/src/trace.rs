@@ -155,7 +155,15 @@ impl Recording {
         replace(path, |file| paraver::write_records(&timeline, file))
     }
 
-    /// Writes a picture of all of it: for pages, and for a first look.
+    /// Writes a picture of all of it, as SVG: for pages, and for a first look.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn svg(&self, mut to: impl Write) -> io::Result<()> {
+        svg::write(&self.timeline(), &mut to)
+    }
+
+    /// As [`svg`](Self::svg), into a file that takes its place when it is whole.
     ///
     /// ```
     /// # let path = std::env::temp_dir().join(format!("flash-trace-{}.svg", std::process::id()));
@@ -169,7 +177,7 @@ impl Recording {
     /// # Errors
     /// The file cannot be written.
     pub fn write_svg(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        replace(path.as_ref(), |file| svg::write(&self.timeline(), file))
+        replace(path.as_ref(), |file| self.svg(file))
     }
 
     fn timeline(&self) -> Timeline {

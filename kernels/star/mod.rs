@@ -189,8 +189,8 @@ unsafe fn register<I: InstructionSet, T: Number>(
     let Around { middle, y: [y2, y1, y3, y4], z: [z2, z1, z3, z4], .. } = *around;
     let points = first..first + I::Vector::<T>::LANES;
     let beside = &beside[..I::Vector::<T>::LANES + 4];
-    // SAFETY: the CPU has the instructions; each slice has as many points as a register from its first on, and
-    // `beside` four more.
+    // SAFETY: the CPU has the instructions. What is loaded and stored are slices of as many points as a
+    // register has, and `beside` has four more.
     unsafe {
         let at = |row: &[T]| I::Vector::<T>::load(row[points.clone()].as_ptr());
         let [x2, x1, x3, x4] = [0, 1, 3, 4].map(|i| I::Vector::<T>::load(beside.as_ptr().add(i)));

@@ -15,7 +15,7 @@ pub fn told(error: impl Into<Error>) -> anyhow::Error {
 pub fn order() -> Result<String> {
     let g = Graph::new("order");
     let (numbers, divisors) = (g.input::<u32>("numbers"), g.output::<usize>("divisors"));
-    let count = |n: u32| (1..=n).filter(|d| n % d == 0).count();
+    let count = |n: u32| (1..=n).filter(|d| n.is_multiple_of(*d)).count();
     let node = g.map("count", count).replicas(4).ordered();
     g.edge(&numbers, &node);
     g.edge(&node.out, &divisors);

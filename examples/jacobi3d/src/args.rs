@@ -16,6 +16,8 @@ Examples:
       By launches of a kernel on the best devices there are, with figures for a program to read.
   jacobi3d --size 200 --iterations 400 --image cut.png
       A picture of the temperatures in the middle of the cube.
+  jacobi3d --size 128 --iterations 8 --picture tasks.svg
+      Which block was worked on when, on which thread.
 
 The problem:
   A cube of points with temperatures between 1/4 and 3/4, in no order, in a wall of two points'
@@ -76,6 +78,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE.png")]
     pub image: Option<PathBuf>,
 
+    /// Write what ran when, on which thread and device, to this file, for ui.perfetto.dev. Launches are then
+    /// waited for one by one. Written when the run has succeeded
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+
+    /// Write the same as a picture to this file. Written when the run has succeeded
+    #[arg(long, value_name = "FILE.svg")]
+    pub picture: Option<PathBuf>,
+
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
@@ -131,8 +142,18 @@ impl Args {
     }
 
     /// The files to write, by their options.
-    fn targets(&self) -> [(&'static str, Option<&Path>); 2] {
-        [("--report", self.report.as_deref()), ("--image", self.image.as_deref())]
+    fn targets(&self) -> [(&'static str, Option<&Path>); 4] {
+        [
+            ("--report", self.report.as_deref()),
+            ("--image", self.image.as_deref()),
+            ("--trace", self.trace.as_deref()),
+            ("--picture", self.picture.as_deref()),
+        ]
+    }
+
+    /// Whether the run is to be recorded.
+    pub fn is_traced(&self) -> bool {
+        self.trace.is_some() || self.picture.is_some()
     }
 
     /// Whether nothing is printed, because nothing should be or a file is where it would be.

@@ -184,9 +184,10 @@ impl<T: Number> Blocks<T> {
                             let own: Vec<_> = planes.clone().map(|z| self.piece(z, by, bx)).collect();
                             let reads = all(from, &self.beside(&planes, [by, bx]));
                             let planes = planes.clone();
-                            graph.task(&reads, &all(1 - from, &own), move || {
+                            let task = graph.task(&reads, &all(1 - from, &own), move || {
                                 self.sweep(from, planes.clone(), [by, bx]);
                             });
+                            graph.name(task, format!("block {bx}, {by}, {bz}"));
                         }
                     }
                 }

@@ -9,6 +9,7 @@ use clap::Parser;
 use flash::kernels::simd::Number;
 use flash::prelude::Profile;
 use flash_examples::{Screen, Target, Timing, exit_code};
+use flash_trace::Trace;
 use jacobi3d::blocks::Blocks;
 use jacobi3d::{cube, launches};
 use report::{Report, Summary};
@@ -52,13 +53,16 @@ fn run<T: Number>(args: &Args) -> Result<()> {
         target.transpose()
     };
     let (report, image) = (open(&args.report, "--report")?, open(&args.image, "--image")?);
+    let (traced, picture) = (open(&args.trace, "--trace")?, open(&args.picture, "--picture")?);
 
     let (size, iterations) = (args.size as usize, args.iterations as usize);
     let mut screen = Screen::new(args.is_quiet(), iterations, "iterations");
+    let trace = args.is_traced().then(Trace::start);
     let Done { points, seconds, timing, devices } = match &args.devices {
-        Some(key) => by_launches(key, size, iterations, &screen)?,
+        Some(key) => by_launches(key, size, iterations, &screen, trace.as_ref())?,
         None => by_tasks::<T>(args, blocks, &screen)?,
     };
+    let recording = trace.map(Trace::end);
     screen.finish();
     let updates = (size.pow(3) * iterations) as f64;
     let rate = (updates > 0.0 && seconds > 0.0).then(|| updates / seconds);
@@ -89,6 +93,18 @@ fn run<T: Number>(args: &Args) -> Result<()> {
         );
         screen.line("one loop on one thread gives the same bits")?;
     }
+    if let Some(recording) = recording {
+        let mut bytes = Vec::new();
+        if let Some(target) = traced {
+            recording.perfetto(&mut bytes)?;
+            target.write(&bytes)?;
+        }
+        if let Some(target) = picture {
+            bytes.clear();
+            recording.svg(&mut bytes)?;
+            target.write(&bytes)?;
+        }
+    }
     if let Some(target) = image {
         target.write(&report::picture(size, &points)?.png()?)?;
     }
@@ -113,8 +129,16 @@ fn run<T: Number>(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn by_launches<T: Number>(key: &str, size: usize, iterations: usize, screen: &Screen) -> Result<Done<T>> {
-    let (profile, mut timing, mut seconds) = (Profile::new(), Timing::default(), 0.0);
+fn by_launches<T: Number>(
+    key: &str,
+    size: usize,
+    iterations: usize,
+    screen: &Screen,
+    trace: Option<&Trace>,
+) -> Result<Done<T>> {
+    // A trace has the launches for itself: then no overhead is measured.
+    let profile = trace.map_or_else(Profile::new, Trace::profile);
+    let (mut timing, mut seconds) = (Timing::default(), 0.0);
     let mut clock = Instant::now();
     let (points, devices) = launches::run(key, size, iterations, &profile, |done| {
         let wall = clock.elapsed();

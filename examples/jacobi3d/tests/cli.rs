@@ -98,6 +98,21 @@ fn files_are_a_picture_and_a_report_and_a_dash_is_standard_output() {
 }
 
 #[test]
+fn a_trace_has_a_span_for_each_task_and_launch() {
+    let place = TempDir::new().expect("a directory");
+    let path = |name: &str| place.path().join(name).to_str().expect("text").to_owned();
+    let (trace, picture) = (path("trace.json"), path("picture.svg"));
+    let problem = ["--size", "16", "--iterations", "6", "--trace", &trace, "--picture", &picture];
+    for (how, name) in [(["--tasks", "1x2x2"], "block 0, 1, 1"), (["--devices", "ALL_CPU"], "flash.star")] {
+        succeed(&[&problem[..], &how].concat());
+        let text = std::fs::read_to_string(&trace).expect("there");
+        serde_json::from_str::<Value>(&text).expect("JSON");
+        assert!(text.matches(name).count() >= 6, "{name}: {text}");
+        assert!(std::fs::read_to_string(&picture).expect("there").starts_with("<svg "));
+    }
+}
+
+#[test]
 fn wrong_lines_are_refused_before_anything_runs() {
     for (line, part) in [
         (&["--size", "0"][..], "--size"),

@@ -32,7 +32,7 @@ struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum What {
-    /// Dataflow graphs with cycles, joins, pools and replicas; half end whole, the others are cancelled or fail
+    /// Dataflow graphs with cycles, joins, pools and replicas; half are cancelled or fail
     Graphs,
     /// Graphs of tasks from accesses, trees of tasks, cancelled scopes and panics
     Tasks,

@@ -148,7 +148,7 @@ fn sum(at: u64, results: impl Iterator<Item = Result<u64, flash_tasks::TaskError
 }
 
 fn tree(seed: u64, random: &mut Random) {
-    let (at, depth) = (random.next(), 2 + random.below(6) as u32);
+    let (at, depth) = (random.number(), 2 + random.below(6) as u32);
     let found = scope(|s| value_of(s, at, depth));
     assert_eq!(found, Ok(value(at, depth)), "seed {seed}");
 }

@@ -104,7 +104,7 @@ fn rows_of_other_lengths_are_refused() {
 #[test]
 fn grids_that_do_not_fit_and_points_near_the_border_are_refused() {
     let text = |r: Result<Star<'_, f32>, flash::Error>| r.map(|_| ()).unwrap_err().to_string();
-    let [flat, thin] = [&[5usize, 25][..], &[5, 4, 5]].map(|shape| FlashMemory::<f32>::zeroed(shape));
+    let [flat, thin] = [&[5usize, 25][..], &[5, 4, 5]].map(FlashMemory::<f32>::zeroed);
     let [a, b, c] =
         [[6, 5, 5], [5, 6, 5], [6, 5, 5]].map(|shape: [usize; 3]| FlashMemory::<f32>::zeroed(shape));
     assert_eq!(
