@@ -87,13 +87,13 @@ mod tests {
         let mut expected: Vec<f64> = walled(size);
         for _ in 0..3 {
             let old = expected.clone();
-            for i in 0..edge * edge * edge {
+            for (i, expected) in expected.iter_mut().enumerate() {
                 let at = [i % edge, i / edge % edge, i / edge / edge];
                 if at.iter().all(|c| inside(size).contains(c)) {
                     let axes = [1, edge, edge * edge];
                     let neighbours =
                         axes.iter().flat_map(|&step| [i - 2 * step, i - step, i + step, i + 2 * step]);
-                    expected[i] = neighbours.chain([i]).map(|i| old[i]).sum::<f64>() / 13.0;
+                    *expected = neighbours.chain([i]).map(|i| old[i]).sum::<f64>() / 13.0;
                 }
             }
         }
