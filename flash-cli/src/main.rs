@@ -145,8 +145,8 @@ enum Command {
         with: Vec<PathBuf>,
         /// Say whether there is what a file asks for, and if not, what is lacking.
         ///
-        /// The file is a topology; numbers and sizes in it are the least, and devices and hosts without a
-        /// name stand for any: {"hosts": [{"devices": [{"class": "gpu", "spaces": [{"bytes": 8000000000}]}]}]}.
+        /// The file is a topology. Numbers and sizes are the least; hosts and devices without a name are any:
+        /// {"hosts": [{"devices": [{"class": "gpu", "spaces": [{"bytes": 8000000000}]}]}]}.
         #[arg(long, value_name = "FILE")]
         needs: Option<PathBuf>,
         /// The time for each plugin; one that takes longer is ended.

@@ -94,8 +94,8 @@ impl Device {
     }
 }
 
-/// Gives each of `needed` things one of `found` that fits, each to one at most, by augmenting paths. `Err`: one
-/// for which there is none left.
+/// Gives each of `needed` things one of `found` that fits, each to one at most, by augmenting paths. `Err`:
+/// one for which there is none left.
 fn assign(needed: usize, found: usize, fits: impl Fn(usize, usize) -> bool) -> Result<(), usize> {
     fn give(
         one: usize,

@@ -101,9 +101,9 @@ pub fn queue(taker: &str, key: u64, len: usize) {
     }
 }
 
-/// Data number `first..first + count` of `key` left from here at a moment, before they could come anywhere, and
-/// after this thread's last event. An arrow goes to each place where one of them [comes](data_in). The numbers
-/// of a key begin with 0, and grow.
+/// Data number `first..first + count` of `key` left from here at a moment, before they could come anywhere,
+/// and after this thread's last event. An arrow goes to each place where one of them [comes](data_in). The
+/// numbers of a key begin with 0, and grow.
 ///
 /// ```
 /// use flash_trace::hooks::{data_in, data_out};

@@ -41,9 +41,9 @@ pub struct Checked {
     pub worst: f64,
 }
 
-/// Compares a factor's product with the [`generated`] matrix in double precision: all of the lower triangle if
-/// that is cheap, else the first, the last and the middle row of each row of tiles. An element is right if it
-/// differs by no more than n + 1 roundings of the sum of absolute values (Higham, Accuracy and Stability of
+/// Compares a factor's product with the [`generated`] matrix in double precision: all of the lower triangle
+/// if that is cheap, else the first, the last and the middle row of each row of tiles. An element is right if
+/// it differs by no more than n + 1 roundings of the sum of absolute values (Higham, Accuracy and Stability of
 /// Numerical Algorithms, theorem 10.3).
 ///
 /// # Errors

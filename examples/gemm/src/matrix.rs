@@ -92,8 +92,7 @@ pub fn check<T: Number + From<f32>>(
         for (column, (sum, size)) in sums.iter().zip(&sizes).enumerate() {
             let found: f64 = c[row * n + column].into();
             let error = (found - sum).abs() / ((k + 2) as f64 * unit * size).max(f64::MIN_POSITIVE);
-            // Not of a NaN.
-            if !(error <= 1.0) {
+            if error.is_nan() || error > 1.0 {
                 anyhow::bail!(
                     "--check: row {row}, column {column}: expected {sum:e} and an error of at most {:e}, found {found:e}",
                     (k + 2) as f64 * unit * size
