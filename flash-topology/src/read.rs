@@ -173,7 +173,7 @@ impl Device {
         if let (Some(transfers), Some(width)) =
             (speed, files.value::<u32>("max_link_width").filter(|w| *w < 256))
         {
-            // 10^9 transfers a second, of a bit each in every lane: up to 5, 8 of 10 are data, else 128 of 130.
+            // 10^9 transfers a second, a bit each in every lane. Up to 5, 8 of 10 are data; else 128 of 130.
             let data = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
             let rate = (transfers * 1e9 * data * f64::from(width) / 8.0).round();
             self.links.retain(|link| link.to != "host");

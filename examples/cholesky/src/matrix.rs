@@ -43,8 +43,8 @@ pub struct Checked {
 
 /// Compares a factor's product with the [`generated`] matrix in double precision: all of the lower triangle
 /// if that is cheap, else the first, the last and the middle row of each row of tiles. An element is right if
-/// it differs by no more than n + 1 roundings of the sum of absolute values (Higham, Accuracy and Stability of
-/// Numerical Algorithms, theorem 10.3).
+/// it differs by no more than n + 1 roundings of the sum of absolute values (Higham, Accuracy and Stability
+/// of Numerical Algorithms, theorem 10.3).
 ///
 /// # Errors
 /// Which element is wrong first. Those of the memory.
@@ -69,8 +69,7 @@ pub fn check<T: Number + From<f32>>(
             let (found, size) = products.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
             let expected: f64 = element(n, diagonal, [i, j]).into();
             let error = (found - expected).abs() / ((n + 1) as f64 * unit * size).max(f64::MIN_POSITIVE);
-            // Not of a NaN.
-            if !(error <= 1.0) {
+            if error.is_nan() || error > 1.0 {
                 anyhow::bail!(
                     "--check: row {i}, column {j} of the factor's product: expected {expected:e} and an error of at most {:e}, found {found:e}",
                     (n + 1) as f64 * unit * size
