@@ -185,15 +185,20 @@ pub(crate) struct Make<N: Node> {
 
 /// What a node has while its graph runs.
 struct Live<N: Node> {
-    replicas: Box<[Lock<Option<Replica<N>>>]>,
+    replicas: Box<[Seat<N>]>,
     inboxes: Box<[Arc<dyn Inbox<N>>]>,
     gates: Box<[(u32, Arc<dyn Gate>)]>,
     any_room: Option<AnyRoom>,
     pools: Box<[PoolUse]>,
     strand: Option<Arc<Strand>>,
     order: Option<Mutex<Order<N::Out>>>,
-    /// By replica.
-    busy: Box<[Busy]>,
+}
+
+/// Where a replica is, while its graph runs.
+struct Seat<N: Node> {
+    replica: Lock<Option<Replica<N>>>,
+    /// Added to by the thread that has the lock.
+    busy: Busy,
 }
 
 struct Replica<N: Node> {
@@ -281,8 +286,8 @@ impl<N: Node> NodeCell<N> {
         call: fn(&mut N, &mut N::Out, &mut Cx<'_>) -> Result<(), Error>,
     ) {
         let live = self.live();
-        for replica in &live.replicas {
-            replica.with(|replica| {
+        for seat in &live.replicas {
+            seat.replica.with(|replica| {
                 let Some(replica) = replica.as_mut().filter(|_| !core.has_failed()) else { return };
                 let Replica { node: user, out, number, grants, .. } = replica;
                 let (number, pools) = (*number, &live.pools);
@@ -355,10 +360,10 @@ impl<N: Node> Live<N> {
     #[inline]
     fn with_replica<R>(&self, mut body: impl FnMut(&mut Option<Replica<N>>) -> R) -> R {
         if let [only] = &*self.replicas {
-            return only.with(body);
+            return only.replica.with(body);
         }
         loop {
-            if let Some(result) = self.replicas.iter().find_map(|replica| replica.try_with(&mut body)) {
+            if let Some(result) = self.replicas.iter().find_map(|seat| seat.replica.try_with(&mut body)) {
                 return result;
             }
             std::hint::spin_loop();
@@ -417,7 +422,7 @@ impl<N: Node> Replica<N> {
         });
         let done = cx.made.max(taken);
         let busy = start.map_or(self.each * done as u64, |start| start.elapsed().as_nanos() as u64);
-        live.busy[number].add(busy);
+        live.replicas[number].busy.add(busy);
         if start.is_some() {
             self.each = (busy / done as u64).max(1);
             self.batch = (BATCH_NS / self.each).clamp(1, BATCH as u64) as usize;
@@ -472,7 +477,7 @@ impl<N: Node> Cell for NodeCell<N> {
         let pools: Box<[PoolUse]> = std::mem::take(&mut config.pools).into();
         let order = Order { taken: 0, emitted: 0, held: BTreeMap::new() };
         let replicas = (0..config.replicas).map(|number| {
-            Lock::new(Some(Replica {
+            let replica = Replica {
                 node: replica(number),
                 out: out.replica(!config.ordered),
                 number,
@@ -481,7 +486,8 @@ impl<N: Node> Cell for NodeCell<N> {
                 batch: 1,
                 each: 0,
                 turn: 0,
-            }))
+            };
+            Seat { replica: Lock::new(Some(replica)), busy: Busy::default() }
         });
         let live = Live {
             replicas: replicas.collect(),
@@ -491,7 +497,6 @@ impl<N: Node> Cell for NodeCell<N> {
             pools,
             strand: config.strand.take(),
             order: config.ordered.then(|| Mutex::new(order)),
-            busy: (0..config.replicas).map(|_| Busy::default()).collect(),
         };
         let _ = self.live.set(live);
     }
@@ -528,6 +533,9 @@ impl<N: Node> Cell for NodeCell<N> {
 
     fn finish(&self, core: &Arc<Core>, node: u32) {
         self.each(core, node, N::finish);
+        if flash_trace::is_on() {
+            trace::empty(&core.nodes[node as usize], &self.live().inboxes);
+        }
         core.finished(node);
     }
 
@@ -543,8 +551,8 @@ impl<N: Node> Cell for NodeCell<N> {
         live.inboxes.iter().for_each(|inbox| inbox.clear(core));
         live.pools.iter().for_each(|used| used.pool.forget(core));
         live.drop_held();
-        for replica in &live.replicas {
-            let replica = replica.with(Option::take);
+        for seat in &live.replicas {
+            let replica = seat.replica.with(Option::take);
             // The destructor of a node may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(replica)));
         }
@@ -569,13 +577,15 @@ impl<N: Node> Cell for NodeCell<N> {
                 ));
             }
         }
-        live.replicas.iter().find_map(|replica| {
-            replica.try_with(|replica| replica.as_ref().and_then(|replica| replica.node.holds())).flatten()
+        live.replicas.iter().find_map(|seat| {
+            seat.replica
+                .try_with(|replica| replica.as_ref().and_then(|replica| replica.node.holds()))
+                .flatten()
         })
     }
 
     fn busy(&self) -> Duration {
-        self.live.get().iter().flat_map(|live| &live.busy).map(Busy::so_far).sum()
+        self.live.get().iter().flat_map(|live| &live.replicas).map(|seat| seat.busy.so_far()).sum()
     }
 
     fn inboxes(&self) -> Vec<Filled> {

@@ -1,7 +1,6 @@
 //! How long a node runs, and how long it waits though it has data: always counted, as it takes a clock
 //! reading for each wait and none for each datum.
 
-use crossbeam_utils::CachePadded;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -61,7 +60,7 @@ pub(crate) fn now() -> u64 {
 
 /// How long a replica has run, in nanoseconds. One thread at a time adds to it.
 #[derive(Default)]
-pub(crate) struct Busy(CachePadded<AtomicU64>);
+pub(crate) struct Busy(AtomicU64);
 
 impl Busy {
     #[inline]

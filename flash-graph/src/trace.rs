@@ -41,6 +41,12 @@ pub(crate) fn batch<N: Node>(
     span
 }
 
+/// A node has ended: its queues are empty, whatever threads that met there have recorded last.
+#[cold]
+pub(crate) fn empty<N: Node>(node: &Entry, inboxes: &[Arc<dyn Inbox<N>>]) {
+    inboxes.iter().for_each(|inbox| hooks::queue(&node.name, inbox.key(), 0));
+}
+
 /// The time, if it is needed for [`delivered`].
 #[inline]
 pub(crate) fn now() -> Option<Instant> {

@@ -269,6 +269,8 @@ impl Local {
 }
 
 /// Records an event of this thread, now. Nothing is recorded where a thread-local is gone or in use.
+#[cold]
+#[inline(never)]
 pub(crate) fn record(what: impl FnOnce(&mut Recorder<'_>) -> What) {
     record_at(|recorder| {
         let what = what(recorder);
@@ -277,6 +279,8 @@ pub(crate) fn record(what: impl FnOnce(&mut Recorder<'_>) -> What) {
 }
 
 /// As [`record`], of an event that gives its own time.
+#[cold]
+#[inline(never)]
 pub(crate) fn record_at(what: impl FnOnce(&mut Recorder<'_>) -> (u64, What)) {
     let number = GOING_ON.load(Ordering::Relaxed);
     let _ = LOCAL.try_with(|local| {
