@@ -226,6 +226,8 @@ impl Timeline {
         }
         self.samples.retain(|sample| window.contains(&sample.time));
         self.samples.iter_mut().for_each(|sample| sample.time -= from);
+        // Several threads change one counter.
+        self.samples.sort_by_key(|sample| sample.time);
         self.arrows.retain(|arrow| window.contains(&arrow.from.time) && window.contains(&arrow.to.time));
         for arrow in &mut self.arrows {
             arrow.from.time -= from;

@@ -8,7 +8,7 @@ use crate::{paraver, perfetto, svg};
 use flash_core::Profile;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Events that a thread records at most, unless the trace was started with another [bound](Trace::bounded):
 /// 32 MiB of them.
@@ -75,7 +75,8 @@ impl Trace {
 
     /// Ends it.
     pub fn end(self) -> Recording {
-        let recording = Recording { session: self.session.clone(), from: self.from, to: self.session.now() };
+        let (session, to) = (self.session.clone(), self.session.now());
+        let recording = Recording { session, from: self.from, to, timeline: OnceLock::new() };
         drop(self);
         let dropped = recording.dropped();
         if dropped > 0 {
@@ -99,6 +100,8 @@ pub struct Recording {
     session: Arc<Session>,
     from: u64,
     to: u64,
+    /// Worked out once, so that all files show the same: a thread may be recording its last event.
+    timeline: OnceLock<Timeline>,
 }
 
 impl Recording {
@@ -113,7 +116,7 @@ impl Recording {
     /// # Errors
     /// Those of `to`.
     pub fn perfetto(&self, to: impl Write) -> io::Result<()> {
-        perfetto::write(&self.timeline(), to)
+        perfetto::write(self.timeline(), to)
     }
 
     /// As [`perfetto`](Self::perfetto), into a file that takes its place when it is whole.
@@ -150,9 +153,9 @@ impl Recording {
     /// A file cannot be written.
     pub fn write_paraver(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (path, timeline) = (path.as_ref(), self.timeline());
-        replace(&path.with_extension("row"), |file| paraver::write_rows(&timeline, file))?;
-        replace(&path.with_extension("pcf"), |file| paraver::write_meanings(&timeline, file))?;
-        replace(path, |file| paraver::write_records(&timeline, file))
+        replace(&path.with_extension("row"), |file| paraver::write_rows(timeline, file))?;
+        replace(&path.with_extension("pcf"), |file| paraver::write_meanings(timeline, file))?;
+        replace(path, |file| paraver::write_records(timeline, file))
     }
 
     /// Writes a picture of all of it, as SVG: for pages, and for a first look.
@@ -160,7 +163,7 @@ impl Recording {
     /// # Errors
     /// Those of `to`.
     pub fn svg(&self, mut to: impl Write) -> io::Result<()> {
-        svg::write(&self.timeline(), &mut to)
+        svg::write(self.timeline(), &mut to)
     }
 
     /// As [`svg`](Self::svg), into a file that takes its place when it is whole.
@@ -180,8 +183,10 @@ impl Recording {
         replace(path.as_ref(), |file| self.svg(file))
     }
 
-    fn timeline(&self) -> Timeline {
-        let threads = lock(&self.session.threads).clone();
-        Timeline::new(&threads, self.session.names(), self.from..=self.to)
+    fn timeline(&self) -> &Timeline {
+        self.timeline.get_or_init(|| {
+            let threads = lock(&self.session.threads).clone();
+            Timeline::new(&threads, self.session.names(), self.from..=self.to)
+        })
     }
 }
