@@ -14,8 +14,8 @@ use std::time::Instant;
 /// Rows and columns of the matrices.
 const N: usize = 2048;
 /// Of a tile, of those that are fast on few cores.
-const TILE_OF_PRODUCT: usize = 512;
-const TILE_OF_FACTOR: usize = 256;
+const TILE_OF_PRODUCT: usize = 1024;
+const TILE_OF_FACTOR: usize = 342;
 
 /// All rows.
 pub fn rows() -> Result<Vec<Row>> {
