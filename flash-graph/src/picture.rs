@@ -154,15 +154,18 @@ impl Picture {
         svg::draw(&self.view())
     }
 
-    /// Writes the picture into a file that takes its place when it is whole: as SVG if its name ends in
-    /// `.svg`, else in the language of Graphviz.
+    /// The picture for a file of this name: SVG if the name ends in `.svg`, else the language of Graphviz.
+    pub fn text(&self, path: impl AsRef<Path>) -> String {
+        if Picture::is_svg(path.as_ref()) { self.svg() } else { self.dot() }
+    }
+
+    /// Writes its [`text`](Self::text) into a file that takes its place when it is whole.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
-        let text = if Picture::is_svg(path) { self.svg() } else { self.dot() };
-        flash_trace::hooks::replace(path, |file| file.write_all(text.as_bytes()))
+        flash_trace::hooks::replace(path, |file| file.write_all(self.text(path).as_bytes()))
     }
 
     pub(crate) fn view(&self) -> View<'_> {

@@ -75,7 +75,7 @@ struct Local {
     chunk: Option<Arc<Chunk>>,
     /// Events in `chunk`.
     len: usize,
-    /// Events that there is room for in all chunks so far.
+    /// The capacity of all its chunks, in events.
     all: usize,
     names: FxHashMap<Box<str>, NameId>,
 }

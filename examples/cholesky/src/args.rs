@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use cholesky::MOST_TILES;
-use clap::{Parser, ValueEnum};
-use flash_examples::{FILES, Refused, differ, is_standard};
+use clap::Parser;
+use flash_examples::{FILES, Precision, Refused, differ, is_standard};
 
 const EXAMPLES: &str = "\
 How it works:
@@ -89,27 +89,6 @@ pub struct Args {
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
-}
-
-/// The type of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Precision {
-    /// Single precision
-    #[value(name = "f32")]
-    F32,
-    /// Double precision
-    #[value(name = "f64")]
-    F64,
-}
-
-impl Precision {
-    /// As on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        }
-    }
 }
 
 impl Args {

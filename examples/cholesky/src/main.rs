@@ -3,20 +3,18 @@
 mod args;
 mod matrix;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 use cholesky::Cholesky;
-use clap::Parser;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
-use flash_examples::{Screen, Target, exit_code};
+use flash_examples::{Precision, Screen, Target};
 use flash_trace::Trace;
 use serde::Serialize;
 
-use args::{Args, Precision};
+use args::Args;
 use matrix::{check, generated};
 
 /// The report of a run, for programs to read. What was not asked for is null.
@@ -36,40 +34,29 @@ struct Report<'a> {
 }
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(message) => {
-            // Help and version come this way too, with code 0. A closed pipe is no error.
-            let _ = message.print();
-            return ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2));
+    flash_examples::main("cholesky", |args: &Args| {
+        flash::set_notices(!args.quiet);
+        // What a kernel's panic says comes back as an error of its launch.
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !flash::workers::in_kernel() {
+                hook(panic);
+            }
+        }));
+        match args.precision {
+            Precision::F32 => factorise(args, args.diagonal() as f32),
+            Precision::F64 => factorise(args, args.diagonal()),
         }
-    };
-    flash::set_notices(!args.quiet);
-    // What a kernel's panic says comes back as an error of its launch.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !flash::workers::in_kernel() {
-            hook(panic);
-        }
-    }));
-    let outcome = match args.precision {
-        Precision::F32 => factorise(&args, args.diagonal() as f32),
-        Precision::F64 => factorise(&args, args.diagonal()),
-    };
-    exit_code("cholesky", outcome)
+    })
 }
 
 /// The whole job in one precision. Every error that can be found without running is found first.
 fn factorise<T: Number + From<f32>>(args: &Args, diagonal: T) -> Result<()> {
     args.check(size_of::<T>())?;
     let rt = get_runtime(&args.devices)?;
-    let open = |path: &Option<PathBuf>, option| {
-        let target = path.as_ref().map(|path| Target::open(path, option));
-        target.transpose()
-    };
-    let picture = open(&args.picture, "--picture")?;
-    let trace = open(&args.trace, "--trace")?;
-    let report = open(&args.report, "--report")?;
+    let picture = Target::open_if(&args.picture, "--picture")?;
+    let trace = Target::open_if(&args.trace, "--trace")?;
+    let report = Target::open_if(&args.report, "--report")?;
 
     let (n, edge) = (args.n.get(), args.tile.get().min(args.n.get()));
     let a = generated(n, diagonal)?;
@@ -113,10 +100,8 @@ fn factorise<T: Number + From<f32>>(args: &Args, diagonal: T) -> Result<()> {
             checked.worst
         ))?;
     }
-    if let (Some(target), Some(drawn)) = (picture, drawn) {
-        let is_svg =
-            args.picture.as_ref().is_some_and(|path| path.extension().is_some_and(|end| end == "svg"));
-        target.write(if is_svg { drawn.svg() } else { drawn.dot() }.as_bytes())?;
+    if let (Some(target), Some(path), Some(drawn)) = (picture, &args.picture, drawn) {
+        target.write(drawn.text(path).as_bytes())?;
     }
     if let Some((target, text)) = recorded {
         target.write(&text)?;

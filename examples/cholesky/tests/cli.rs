@@ -2,46 +2,27 @@
 
 use cholesky::{Cholesky, Failed};
 use flash::prelude::*;
+use flash_examples::Program;
 use flash_tests::{APART, in_process};
 use serde_json::Value;
 use std::fs;
-use std::process::{Command, Output, Stdio};
 
-fn cholesky(line: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cholesky"));
-    command.stdin(Stdio::null()).args(line).envs(variables.iter().copied());
-    command.output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
-}
-
-/// What a line prints that has to succeed.
-fn succeed(line: &[&str], variables: &[(&str, &str)]) -> String {
-    let output = cholesky(line, variables);
-    assert_eq!(output.status.code(), Some(0), "{line:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
+const CHOLESKY: Program = Program(env!("CARGO_BIN_EXE_cholesky"));
 
 /// The report of a line that has to succeed.
 fn report(line: &str, variables: &[(&str, &str)]) -> Value {
     let line: Vec<&str> = line.split(' ').chain(["--report", "-"]).collect();
-    serde_json::from_str(&succeed(&line, variables)).expect("nothing but JSON")
+    serde_json::from_str(&CHOLESKY.succeed(&line, variables)).expect("nothing but JSON")
 }
 
 /// The error of a line that has to fail with a code.
 fn fail(line: &str, code: i32) -> String {
-    let output = cholesky(&line.split(' ').collect::<Vec<_>>(), &[]);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{line}: {error}");
-    assert!(!error.contains("panicked"), "{line}: {error}");
-    error
+    CHOLESKY.fail(&line.split(' ').collect::<Vec<_>>(), code)
 }
 
 #[test]
 fn help_teaches_the_steps_and_says_how_to_begin() {
-    let help = succeed(&["--help"], &[]);
+    let help = CHOLESKY.succeed(&["--help"], &[]);
     for word in ["potrf", "trsm", "syrk", "cholesky --check", "--diagonal", "Exit codes", "--picture"] {
         assert!(help.contains(word), "{word}: {help}");
     }
@@ -65,7 +46,7 @@ fn a_factor_is_right_in_any_sizes() {
 #[test]
 fn it_says_what_it_does() {
     let line = "--n 200 --tile 64 --check --devices ALL_CPU";
-    let printed = succeed(&line.split(' ').collect::<Vec<_>>(), &[]);
+    let printed = CHOLESKY.succeed(&line.split(' ').collect::<Vec<_>>(), &[]);
     for part in [
         "200 x 200, f64, in 10 tiles of 64 x 64, on ALL_CPU:0",
         " G operations/s (",
@@ -73,7 +54,7 @@ fn it_says_what_it_does() {
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
-    assert_eq!(succeed(&["--n", "9", "--quiet"], &[]), "");
+    assert_eq!(CHOLESKY.succeed(&["--n", "9", "--quiet"], &[]), "");
 }
 
 #[test]
@@ -104,7 +85,7 @@ fn files_hold_the_graph_and_the_run() {
     let at = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
     let line = ["--n", "120", "--tile", "40", "--devices", "ALL_CPU"];
     let files = ["--picture", &at("graph.svg"), "--report", &at("report.json"), "--trace", &at("trace.json")];
-    succeed(&[&line[..], &files].concat(), &[]);
+    CHOLESKY.succeed(&[&line[..], &files].concat(), &[]);
     let read = |name: &str| fs::read_to_string(at(name)).expect("a file");
     let svg = read("graph.svg");
     assert!(svg.starts_with("<svg") && ["factor", "solve", "update"].iter().all(|node| svg.contains(node)));
@@ -197,7 +178,7 @@ fn a_matrix_that_is_not_positive_definite_is_told_with_the_pivot() {
     for variables in [&[][..], APART[2]] {
         in_process(variables, check);
     }
-    let error = fail("--n 300 --tile 64 --diagonal 3 --devices ALL_CPU", 1);
+    let error = fail("--n 300 --tile 64 --diagonal 3 --quiet --devices ALL_CPU", 1);
     assert!(
         error.starts_with("cholesky: error: expected a positive definite matrix, found that the pivot"),
         "{error}"
@@ -213,7 +194,7 @@ fn devices_of_two_kinds_compute_one_factor_and_see_its_pivots() {
     for key in ["ALL_CPU,OPENCL", "OPENCL"] {
         let found = report(&format!("--n 200 --tile 64 --check --devices {key}"), &[]);
         assert_eq!(found["checked_elements"], 200 * 201 / 2);
-        let error = fail(&format!("--n 200 --tile 64 --diagonal 2 --devices {key}"), 1);
+        let error = fail(&format!("--n 200 --tile 64 --diagonal 2 --quiet --devices {key}"), 1);
         assert!(error.contains("the pivot in row "), "{error}");
     }
 }

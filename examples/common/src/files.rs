@@ -78,6 +78,14 @@ impl Target {
         Ok(Self { path: path.to_owned(), option, place })
     }
 
+    /// As [`open`](Self::open), of a file that may be named.
+    ///
+    /// # Errors
+    /// If it is named and cannot be written.
+    pub fn open_if(path: &Option<PathBuf>, option: &'static str) -> Result<Option<Self>> {
+        path.as_ref().map(|path| Self::open(path, option)).transpose()
+    }
+
     /// Replaces what is in the file. A closed standard output is no error.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! What the example programs share beside their host code: files that are written when a run has succeeded, a
-//! progress bar in the terminal, the launches' time, pictures, tours of short programs.
+//! progress bar in the terminal, the launches' time, pictures, tours of short programs, and how tests run them.
 
 mod files;
 mod gray;
 #[cfg(test)]
 mod hosts;
+mod line;
 mod picture;
+mod program;
 mod screen;
 mod text;
 mod timing;
@@ -14,7 +16,9 @@ mod uniform;
 
 pub use files::{FILES, Target, differ, is_standard, read};
 pub use gray::Gray;
+pub use line::{Precision, main};
 pub use picture::{Animation, Colours, Picture};
+pub use program::Program;
 pub use screen::{Screen, digits};
 pub use text::{is_not_zero, shown};
 pub use timing::Timing;

@@ -12,13 +12,11 @@ mod run;
 mod source;
 mod watch;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 use flash::prelude::Profile;
-use flash_examples::{Gray, Target, exit_code};
+use flash_examples::{Gray, Target};
 
 use args::Args;
 use field::Files;
@@ -26,14 +24,7 @@ use report::{Report, fnv1a64};
 use watch::{Moves, Problem, Watch};
 
 fn main() -> ExitCode {
-    match Args::try_parse() {
-        Ok(args) => exit_code("diffusion", diffuse(&args)),
-        Err(message) => {
-            // Help and version come this way too, with code 0. A closed pipe is no error.
-            let _ = message.print();
-            ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
-        }
-    }
+    flash_examples::main("diffusion", diffuse)
 }
 
 /// The whole job. Every error that can be found without running is found first.
@@ -58,12 +49,11 @@ fn diffuse(args: &Args) -> Result<()> {
             Box::new(move || particles(args, moves, iterations))
         }
     };
-    let open = |path: &Option<PathBuf>, option| {
-        let target = path.as_ref().map(|path| Target::open(path, option));
-        target.transpose()
-    };
-    let targets =
-        [open(&args.report, "--report")?, open(&args.image, "--image")?, open(&args.animate, "--animate")?];
+    let targets = [
+        Target::open_if(&args.report, "--report")?,
+        Target::open_if(&args.image, "--image")?,
+        Target::open_if(&args.animate, "--animate")?,
+    ];
     let Files { report, image, animate } = job()?;
     for (target, contents) in targets.into_iter().zip([report, image, animate]) {
         if let (Some(target), Some(contents)) = (target, contents) {

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use clap::{Parser, ValueEnum};
-use flash_examples::{FILES, differ, is_standard};
+use clap::Parser;
+use flash_examples::{FILES, Precision, differ, is_standard};
 use gemm::plan::Wish;
 
 const EXAMPLES: &str = "\
@@ -108,27 +108,6 @@ pub struct Args {
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
-}
-
-/// The type of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Precision {
-    /// Single precision
-    #[value(name = "f32")]
-    F32,
-    /// Double precision
-    #[value(name = "f64")]
-    F64,
-}
-
-impl Precision {
-    /// As on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        }
-    }
 }
 
 impl Args {

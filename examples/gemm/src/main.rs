@@ -4,38 +4,29 @@ mod args;
 mod matrix;
 mod report;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
-use flash_examples::{Screen, Target, exit_code};
+use flash_examples::{Precision, Screen, Target};
 use flash_trace::Trace;
 use gemm::plan::Plan;
 use gemm::product::{Matrices, Product};
 
-use args::{Args, Precision};
+use args::Args;
 use matrix::{Name, check, generated, zeroed};
 use report::{Measured, Report};
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(message) => {
-            // Help and version come this way too, with code 0. A closed pipe is no error.
-            let _ = message.print();
-            return ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2));
+    flash_examples::main("gemm", |args: &Args| {
+        flash::set_notices(!args.quiet);
+        match args.precision {
+            Precision::F32 => multiply::<f32>(args),
+            Precision::F64 => multiply::<f64>(args),
         }
-    };
-    flash::set_notices(!args.quiet);
-    let outcome = match args.precision {
-        Precision::F32 => multiply::<f32>(&args),
-        Precision::F64 => multiply::<f64>(&args),
-    };
-    exit_code("gemm", outcome)
+    })
 }
 
 /// The whole job in one precision. Every error that can be found without running is found first.
@@ -45,13 +36,9 @@ fn multiply<T: Number + From<f32>>(args: &Args) -> Result<()> {
     let rt = args.budget.map_or(rt.clone(), |bytes| rt.options(MemoryBudget(bytes)));
     let wish = args.wish();
     let plan = Plan::of(wish, size_of::<T>(), rt.devices())?;
-    let open = |path: &Option<PathBuf>, option| {
-        let target = path.as_ref().map(|path| Target::open(path, option));
-        target.transpose()
-    };
-    let picture = open(&args.picture, "--picture")?;
-    let trace = open(&args.trace, "--trace")?;
-    let report = open(&args.report, "--report")?;
+    let picture = Target::open_if(&args.picture, "--picture")?;
+    let trace = Target::open_if(&args.trace, "--trace")?;
+    let report = Target::open_if(&args.report, "--report")?;
 
     let [m, k, n] = wish.sizes;
     let (a, b) = (generated::<T>(Name::A, [m, k])?, generated::<T>(Name::B, [k, n])?);
@@ -100,10 +87,8 @@ fn multiply<T: Number + From<f32>>(args: &Args) -> Result<()> {
             checked.worst
         ))?;
     }
-    if let (Some(target), Some(drawn)) = (picture, drawn) {
-        let is_svg =
-            args.picture.as_ref().is_some_and(|path| path.extension().is_some_and(|end| end == "svg"));
-        target.write(if is_svg { drawn.svg() } else { drawn.dot() }.as_bytes())?;
+    if let (Some(target), Some(path), Some(drawn)) = (picture, &args.picture, drawn) {
+        target.write(drawn.text(path).as_bytes())?;
     }
     if let Some((target, trace)) = recorded {
         target.write(&trace)?;

@@ -1,52 +1,39 @@
 //! The program as a user meets it, and the bits of its products.
 
 use flash::prelude::*;
+use flash_examples::Program;
 use flash_tests::{APART, in_process};
 use gemm::plan::{Plan, Wish};
 use gemm::product::{Matrices, Product};
 use serde_json::Value;
 use std::fs;
-use std::process::{Command, Output, Stdio};
 
-fn gemm(line: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gemm"));
-    command.stdin(Stdio::null()).args(line).envs(variables.iter().copied());
-    command.output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
-}
-
-/// What a line prints that has to succeed.
-fn succeed(line: &[&str], variables: &[(&str, &str)]) -> String {
-    let output = gemm(line, variables);
-    assert_eq!(output.status.code(), Some(0), "{line:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
+const GEMM: Program = Program(env!("CARGO_BIN_EXE_gemm"));
 
 /// The report of a line that has to succeed.
 fn report(line: &str, variables: &[(&str, &str)]) -> Value {
     let line: Vec<&str> = line.split(' ').chain(["--report", "-"]).collect();
-    serde_json::from_str(&succeed(&line, variables)).expect("nothing but JSON")
+    serde_json::from_str(&GEMM.succeed(&line, variables)).expect("nothing but JSON")
 }
 
 /// The error of a line that has to fail with a code.
 fn fail(line: &str, code: i32) -> String {
-    let output = gemm(&line.split(' ').collect::<Vec<_>>(), &[]);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{line}: {error}");
-    assert_eq!(text(&output.stdout), "", "{line}: nothing but an error");
-    assert!(!error.contains("panicked"), "{line}: {error}");
-    error
+    GEMM.fail(&line.split(' ').collect::<Vec<_>>(), code)
 }
 
 const TWO_MEMORIES: [(&str, &str); 3] =
     [("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_COPY", "1")];
 
+/// For square matrices of this many rows.
+fn plan_of(rt: &RuntimeObj, rows: usize) -> Plan {
+    let sizes = [rows; 3];
+    let wish = Wish { sizes, tile: 16, depth: 1, lookahead: 1, replicas: None, budget: None, adds: false };
+    Plan::of(wish, size_of::<f32>(), rt.devices()).expect("room")
+}
+
 #[test]
 fn help_teaches_the_rule_and_says_how_to_begin() {
-    let help = succeed(&["--help"], &[]);
+    let help = GEMM.succeed(&["--help"], &[]);
     for word in ["H W + depth (H + W) tiles", "gemm --check", "--lookahead", "Exit codes", "--picture"] {
         assert!(help.contains(word), "{word}: {help}");
     }
@@ -72,7 +59,7 @@ fn a_tile_larger_than_the_matrices_is_as_large_as_they_are() {
 #[test]
 fn it_says_what_it_does() {
     let line = "--m 200 --k 100 --n 300 --tile 64 --check --devices ALL_CPU --add";
-    let printed = succeed(&line.split(' ').collect::<Vec<_>>(), &[]);
+    let printed = GEMM.succeed(&line.split(' ').collect::<Vec<_>>(), &[]);
     for part in [
         "200 x 100 by 100 x 300, f32, in 20 tiles of 64 x 64 and 1 windows of 4 x 5 tiles, on ALL_CPU:0",
         " G operations/s (",
@@ -80,7 +67,7 @@ fn it_says_what_it_does() {
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
-    assert_eq!(succeed(&["--m", "9", "--k", "9", "--n", "9", "--quiet"], &[]), "");
+    assert_eq!(GEMM.succeed(&["--m", "9", "--k", "9", "--n", "9", "--quiet"], &[]), "");
 }
 
 #[test]
@@ -108,11 +95,11 @@ fn files_hold_the_graph_and_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
     let line = ["--m", "100", "--k", "90", "--n", "80", "--tile", "40", "--devices", "ALL_CPU"];
-    let files = ["--picture", &at("graph.svg"), "--report", &at("report.json"), "--trace", &at("trace.json")];
-    succeed(&[&line[..], &files].concat(), &[]);
-    succeed(&[&line[..], &["--picture", &at("graph.dot")]].concat(), &[]);
+    let files = ["--picture", &at("graph.SVG"), "--report", &at("report.json"), "--trace", &at("trace.json")];
+    GEMM.succeed(&[&line[..], &files].concat(), &[]);
+    GEMM.succeed(&[&line[..], &["--picture", &at("graph.dot")]].concat(), &[]);
     let read = |name: &str| fs::read_to_string(at(name)).expect("a file");
-    let (svg, dot) = (read("graph.svg"), read("graph.dot"));
+    let (svg, dot) = (read("graph.SVG"), read("graph.dot"));
     assert!(svg.starts_with("<svg") && svg.contains("multiply"), "{svg}");
     assert!(dot.starts_with("digraph") && dot.contains("multiply"), "{dot}");
     let trace: Value = serde_json::from_str(&read("trace.json")).expect("JSON");
@@ -228,16 +215,7 @@ fn products_one_after_the_other_use_the_same_tiles() {
             elements.collect::<FlashMemory<f32>>().with_shape([48, 48]).expect("as many")
         };
         let (a, b, c) = (of(3), of(5), of(1));
-        let wish = Wish {
-            sizes: [48; 3],
-            tile: 16,
-            depth: 1,
-            lookahead: 1,
-            replicas: None,
-            budget: None,
-            adds: false,
-        };
-        let product = Product::new(&rt, Plan::of(wish, 4, rt.devices()).expect("room"));
+        let product = Product::new(&rt, plan_of(&rt, 48));
         let mut results = Vec::new();
         for _ in 0..3 {
             product.run(&Matrices::new(&a, &b, &c), |_, _| ()).expect("it runs");
@@ -256,16 +234,7 @@ fn a_matrix_that_cannot_be_read_ends_the_product_with_an_error() {
     in_process(&[], || {
         let rt = flash_tests::runtime();
         let [a, b, c] = [(); 3].map(|()| FlashMemory::<f32>::zeroed([32, 32]));
-        let wish = Wish {
-            sizes: [32; 3],
-            tile: 16,
-            depth: 1,
-            lookahead: 1,
-            replicas: None,
-            budget: None,
-            adds: false,
-        };
-        let product = Product::new(&rt, Plan::of(wish, 4, rt.devices()).expect("room"));
+        let product = Product::new(&rt, plan_of(&rt, 32));
         // Of another size than the plan's: the boxes leave it.
         let small = FlashMemory::<f32>::zeroed([20, 32]);
         let error = product.run(&Matrices::new(&small, &b, &c), |_, _| ()).expect_err("it is too small");

@@ -4,34 +4,25 @@ mod args;
 mod report;
 
 use anyhow::{Result, ensure};
-use args::{Args, Precision};
-use clap::Parser;
+use args::Args;
 use flash::kernels::simd::Number;
 use flash::prelude::Profile;
-use flash_examples::{Screen, Target, Timing, exit_code};
+use flash_examples::{Precision, Screen, Target, Timing};
 use flash_trace::Trace;
 use jacobi3d::blocks::Blocks;
 use jacobi3d::{cube, launches};
 use report::{Report, Summary};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(message) => {
-            // Help and version come this way too, with code 0. A closed pipe is no error.
-            let _ = message.print();
-            return ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2));
+    flash_examples::main("jacobi3d", |args: &Args| {
+        flash::set_notices(!args.quiet);
+        match args.precision {
+            Precision::F32 => run::<f32>(args),
+            Precision::F64 => run::<f64>(args),
         }
-    };
-    flash::set_notices(!args.quiet);
-    let outcome = match args.precision {
-        Precision::F32 => run::<f32>(&args),
-        Precision::F64 => run::<f64>(&args),
-    };
-    exit_code("jacobi3d", outcome)
+    })
 }
 
 /// What ran.
@@ -48,12 +39,10 @@ struct Done<T> {
 fn run<T: Number>(args: &Args) -> Result<()> {
     let blocks = args.blocks()?;
     args.check_files()?;
-    let open = |path: &Option<PathBuf>, option| {
-        let target = path.as_ref().map(|path| Target::open(path, option));
-        target.transpose()
-    };
-    let (report, image) = (open(&args.report, "--report")?, open(&args.image, "--image")?);
-    let (traced, picture) = (open(&args.trace, "--trace")?, open(&args.picture, "--picture")?);
+    let (report, image) =
+        (Target::open_if(&args.report, "--report")?, Target::open_if(&args.image, "--image")?);
+    let (traced, picture) =
+        (Target::open_if(&args.trace, "--trace")?, Target::open_if(&args.picture, "--picture")?);
 
     let (size, iterations) = (args.size as usize, args.iterations as usize);
     let mut screen = Screen::new(args.is_quiet(), iterations, "iterations");

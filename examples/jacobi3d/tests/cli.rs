@@ -1,40 +1,17 @@
 //! The program as a user meets it: its command line, files, exit codes and figures.
 
+use flash_examples::Program;
 use serde_json::Value;
-use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-fn jacobi3d(line: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_jacobi3d"));
-    command.stdin(Stdio::null()).args(line).output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
-}
-
-/// Runs a line that has to succeed, and gives what it printed.
-fn succeed(line: &[&str]) -> String {
-    let output = jacobi3d(line);
-    assert_eq!(output.status.code(), Some(0), "{line:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// Runs a line that has to fail with this code, and gives the error.
-fn fail(line: &[&str], expected: i32) -> String {
-    let output = jacobi3d(line);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(expected), "{line:?}: {error}");
-    assert_eq!(text(&output.stdout), "", "{line:?}: nothing but an error");
-    assert!(!error.contains("panicked") && !error.trim().is_empty(), "{line:?}: {error}");
-    error
-}
+const JACOBI3D: Program = Program(env!("CARGO_BIN_EXE_jacobi3d"));
 
 /// The report of a line that has to succeed.
 fn report(line: &[&str]) -> Value {
     let place = TempDir::new().expect("a directory");
     let path = place.path().join("report.json");
-    let printed = succeed(&[line, &["--quiet", "--report", path.to_str().expect("text")]].concat());
+    let printed =
+        JACOBI3D.succeed(&[line, &["--quiet", "--report", path.to_str().expect("text")]].concat(), &[]);
     assert_eq!(printed, "");
     serde_json::from_slice(&std::fs::read(path).expect("the report is there")).expect("JSON")
 }
@@ -75,13 +52,13 @@ fn heat_comes_from_the_first_planes_and_no_point_is_beyond_the_walls() {
 
 #[test]
 fn a_run_says_what_it_did() {
-    let printed = succeed(&["--size", "16", "--iterations", "4", "--check"]);
+    let printed = JACOBI3D.succeed(&["--size", "16", "--iterations", "4", "--check"], &[]);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines[0], "16^3 points, 4 iterations, f32, tasks over 1 x 1 x 2 blocks, 8 steps deep");
     assert!(lines[1].starts_with("temperatures 0."), "{printed}");
     assert!(lines[2].contains("M updates/s"), "{printed}");
     assert_eq!(lines[3..], ["one loop on one thread gives the same bits"]);
-    let printed = succeed(&["--size", "16", "--iterations", "4", "--devices", "ALL_CPU"]);
+    let printed = JACOBI3D.succeed(&["--size", "16", "--iterations", "4", "--devices", "ALL_CPU"], &[]);
     assert!(printed.starts_with("16^3 points, 4 iterations, f32, launches on ALL_CPU"), "{printed}");
     assert!(printed.contains("dispatch overhead"), "{printed}");
 }
@@ -90,10 +67,10 @@ fn a_run_says_what_it_did() {
 fn files_are_a_picture_and_a_report_and_a_dash_is_standard_output() {
     let place = TempDir::new().expect("a directory");
     let path = place.path().join("cut.png");
-    succeed(&["--size", "12", "--image", path.to_str().expect("text")]);
+    JACOBI3D.succeed(&["--size", "12", "--image", path.to_str().expect("text")], &[]);
     assert!(std::fs::read(path).expect("there").starts_with(b"\x89PNG"));
-    let report: Value =
-        serde_json::from_str(&succeed(&["--size", "12", "--report", "-"])).expect("nothing but JSON");
+    let report: Value = serde_json::from_str(&JACOBI3D.succeed(&["--size", "12", "--report", "-"], &[]))
+        .expect("nothing but JSON");
     assert_eq!(report["size"], 12);
 }
 
@@ -104,7 +81,7 @@ fn a_trace_has_a_span_for_each_task_and_launch() {
     let (trace, picture) = (path("trace.json"), path("picture.svg"));
     let problem = ["--size", "16", "--iterations", "6", "--trace", &trace, "--picture", &picture];
     for (how, name) in [(["--tasks", "1x2x2"], "block 0, 1, 1"), (["--devices", "ALL_CPU"], "flash.star")] {
-        succeed(&[&problem[..], &how].concat());
+        JACOBI3D.succeed(&[&problem[..], &how].concat(), &[]);
         let text = std::fs::read_to_string(&trace).expect("there");
         serde_json::from_str::<Value>(&text).expect("JSON");
         assert!(text.matches(name).count() >= 6, "{name}: {text}");
@@ -124,18 +101,18 @@ fn wrong_lines_are_refused_before_anything_runs() {
         (&["--report", "-", "--image", "-"], "--report and --image"),
         (&["--precision", "f16"], "f32"),
     ] {
-        let error = fail(line, 2);
+        let error = JACOBI3D.fail(line, 2);
         assert!(error.contains(part), "{line:?}: {error}");
     }
-    let error = fail(&["--devices", "NO_SUCH_KEY"], 1);
+    let error = JACOBI3D.fail(&["--devices", "NO_SUCH_KEY"], 1);
     assert!(error.contains("NO_SUCH_KEY"), "{error}");
-    let error = fail(&["--report", "/no/such/folder/report.json"], 1);
+    let error = JACOBI3D.fail(&["--report", "/no/such/folder/report.json"], 1);
     assert!(error.contains("--report"), "{error}");
 }
 
 #[test]
 fn the_help_has_examples_the_problem_and_exit_codes() {
-    let help = succeed(&["--help"]);
+    let help = JACOBI3D.succeed(&["--help"], &[]);
     for part in ["--tasks <XxYxZ>", "--devices <KEY>", "Examples:", "The problem:", "Exit codes:"] {
         assert!(help.contains(part), "{part}: {help}");
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use flash_examples::{FILES, Refused, differ, is_standard};
+use flash_examples::{FILES, Precision, Refused, differ, is_standard};
 
 use crate::bodies::{Constants, Scalar};
 use crate::problem;
@@ -124,27 +124,6 @@ pub struct Args {
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
-}
-
-/// The scalar type of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Precision {
-    /// Single precision
-    #[value(name = "f32")]
-    F32,
-    /// Double precision
-    #[value(name = "f64")]
-    F64,
-}
-
-impl Precision {
-    /// As on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        }
-    }
 }
 
 /// How a step is dispatched.

@@ -16,34 +16,25 @@ mod report;
 mod run;
 mod watch;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 
-use args::{Args, Form, Precision};
+use args::{Args, Form};
 use bodies::Scalar;
 use flash::prelude::Profile;
-use flash_examples::{Target, exit_code};
+use flash_examples::{Precision, Target};
 use report::Report;
 use watch::Watch;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(message) => {
-            // Help and version come this way too, with code 0. A closed pipe is no error.
-            let _ = message.print();
-            return ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2));
+    flash_examples::main("nbody", |args: &Args| {
+        flash::set_notices(!args.quiet);
+        match args.precision {
+            Precision::F32 => simulate::<f32>(args),
+            Precision::F64 => simulate::<f64>(args),
         }
-    };
-    flash::set_notices(!args.quiet);
-    let outcome = match args.precision {
-        Precision::F32 => simulate::<f32>(&args),
-        Precision::F64 => simulate::<f64>(&args),
-    };
-    exit_code("nbody", outcome)
+    })
 }
 
 /// The whole job in one precision. Every error that can be found without running is found first.
@@ -55,14 +46,10 @@ fn simulate<T: Scalar>(args: &Args) -> Result<()> {
         None => problem::generate(args.body_count())?,
     };
     bodies.check_distinct(constants.softening2)?;
-    let open = |path: &Option<PathBuf>, option| {
-        let target = path.as_ref().map(|path| Target::open(path, option));
-        target.transpose()
-    };
-    let output = open(&args.output, "--output")?;
-    let report = open(&args.report, "--report")?;
-    let image = open(&args.image, "--image")?;
-    let animate = open(&args.animate, "--animate")?;
+    let output = Target::open_if(&args.output, "--output")?;
+    let report = Target::open_if(&args.report, "--report")?;
+    let image = Target::open_if(&args.image, "--image")?;
+    let animate = Target::open_if(&args.animate, "--animate")?;
 
     if let Some(path) = &args.record {
         // Before the run: if that fails, the recording shows what it ran.

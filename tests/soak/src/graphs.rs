@@ -245,6 +245,6 @@ mod tests {
     /// Of which half end before their time, or may.
     #[test]
     fn random_graphs_compute_what_the_model_does() {
-        (0..200).for_each(super::check);
+        (0..1000).for_each(super::check);
     }
 }

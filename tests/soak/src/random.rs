@@ -26,7 +26,7 @@ impl Random {
         self.number() % bound
     }
 
-    /// True once in so many times.
+    /// True with a probability of 1 / `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

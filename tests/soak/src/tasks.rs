@@ -219,6 +219,6 @@ pub fn check(seed: u64) {
 mod tests {
     #[test]
     fn random_tasks_give_what_their_order_gives() {
-        (0..300).for_each(super::check);
+        (0..1000).for_each(super::check);
     }
 }
