@@ -212,6 +212,22 @@ pub fn flash(path: impl Into<OsString>, arguments: &[&str]) -> Command {
     program(&built().flash, path, arguments)
 }
 
+/// The variable with which a program finds OpenCL devices. Where there are none, the test is skipped, and there
+/// is no variable.
+///
+/// # Panics
+/// If the backend does not build.
+pub fn opencl(test: &str) -> Option<(&'static str, &'static str)> {
+    let plugin = built().opencl.to_str().expect("a path of text");
+    match crate::context(&[("plugin_path", plugin)]).runtime("OPENCL") {
+        Ok(_) => Some(("FLASH_BACKEND_PATH", plugin)),
+        Err(error) => {
+            crate::skip(test, &format!("no OpenCL device: {error}"));
+            None
+        }
+    }
+}
+
 /// A program that was built, with a search path.
 pub fn program(program: &Path, path: impl Into<OsString>, arguments: &[&str]) -> Command {
     let mut command = clean(Command::new(program));

@@ -16,8 +16,8 @@ fn report(line: &str, variables: &[(&str, &str)]) -> Value {
 }
 
 /// The error of a line that has to fail with a code.
-fn fail(line: &str, code: i32) -> String {
-    CHOLESKY.fail(&line.split(' ').collect::<Vec<_>>(), code)
+fn fail(line: &str, code: i32, variables: &[(&str, &str)]) -> String {
+    CHOLESKY.fail(&line.split(' ').collect::<Vec<_>>(), code, variables)
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn what_cannot_be_is_refused_with_numbers() {
         ("--trace /nowhere/trace.json", 1, &["--trace", "/nowhere/trace.json", "nothing was run"]),
         ("--trace same --report same", 2, &["--trace and --report", "different names"]),
     ] {
-        let error = fail(line, code);
+        let error = fail(line, code, &[]);
         assert!(parts.iter().all(|part| error.contains(part)), "{line}: {error}");
     }
 }
@@ -178,7 +178,7 @@ fn a_matrix_that_is_not_positive_definite_is_told_with_the_pivot() {
     for variables in [&[][..], APART[2]] {
         in_process(variables, check);
     }
-    let error = fail("--n 300 --tile 64 --diagonal 3 --quiet --devices ALL_CPU", 1);
+    let error = fail("--n 300 --tile 64 --diagonal 3 --quiet --devices ALL_CPU", 1, &[]);
     assert!(
         error.starts_with("cholesky: error: expected a positive definite matrix, found that the pivot"),
         "{error}"
@@ -187,14 +187,12 @@ fn a_matrix_that_is_not_positive_definite_is_told_with_the_pivot() {
 
 #[test]
 fn devices_of_two_kinds_compute_one_factor_and_see_its_pivots() {
-    // The plugins of the environment are looked for.
-    if get_runtime("OPENCL").is_err() {
-        return flash_tests::skip("devices_of_two_kinds_compute_one_factor", "no OpenCL device");
-    }
+    let test = "devices_of_two_kinds_compute_one_factor_and_see_its_pivots";
+    let Some(plugin) = flash_tests::plugins::opencl(test) else { return };
     for key in ["ALL_CPU,OPENCL", "OPENCL"] {
-        let found = report(&format!("--n 200 --tile 64 --check --devices {key}"), &[]);
+        let found = report(&format!("--n 200 --tile 64 --check --devices {key}"), &[plugin]);
         assert_eq!(found["checked_elements"], 200 * 201 / 2);
-        let error = fail(&format!("--n 200 --tile 64 --diagonal 2 --quiet --devices {key}"), 1);
+        let error = fail(&format!("--n 200 --tile 64 --diagonal 2 --quiet --devices {key}"), 1, &[plugin]);
         assert!(error.contains("the pivot in row "), "{error}");
     }
 }

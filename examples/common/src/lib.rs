@@ -1,5 +1,6 @@
-//! What the example programs share beside their host code: files that are written when a run has succeeded, a
-//! progress bar in the terminal, the launches' time, pictures, tours of short programs, and how tests run them.
+//! What the example programs share beside their host code: command lines, files that are written when a run
+//! has succeeded, a progress bar in the terminal, the launches' time, pictures, tours of short programs, and
+//! how tests run them.
 
 mod files;
 mod gray;

@@ -22,8 +22,8 @@ impl Program {
     }
 
     /// The error of a line that has to fail with a code, and to print nothing else.
-    pub fn fail(self, line: &[&str], code: i32) -> String {
-        let output = self.run(line, &[]);
+    pub fn fail(self, line: &[&str], code: i32, variables: &[(&str, &str)]) -> String {
+        let output = self.run(line, variables);
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{line:?}: {error}");
         assert_eq!(text(&output.stdout), "", "{line:?}: nothing but an error");

@@ -18,7 +18,7 @@ fn report(line: &str, variables: &[(&str, &str)]) -> Value {
 
 /// The error of a line that has to fail with a code.
 fn fail(line: &str, code: i32) -> String {
-    GEMM.fail(&line.split(' ').collect::<Vec<_>>(), code)
+    GEMM.fail(&line.split(' ').collect::<Vec<_>>(), code, &[])
 }
 
 const TWO_MEMORIES: [(&str, &str); 3] =
@@ -142,12 +142,11 @@ fn matrices_of_twice_the_memory_move_by_the_formula_to_the_byte() {
 
 #[test]
 fn devices_of_two_kinds_compute_one_product() {
-    // The plugins of the environment are looked for.
-    if get_runtime("OPENCL").is_err() {
-        return flash_tests::skip("devices_of_two_kinds_compute_one_product", "no OpenCL device");
-    }
+    let Some(plugin) = flash_tests::plugins::opencl("devices_of_two_kinds_compute_one_product") else {
+        return;
+    };
     let line = "--m 300 --k 200 --n 260 --tile 64 --check --devices ALL_CPU,OPENCL";
-    let found = report(line, &[]);
+    let found = report(line, &[plugin]);
     assert_eq!(found["checked_elements"], 300 * 260);
     let devices = found["devices"].as_array().expect("a list");
     assert!(devices.len() > 1 && found["windows"].as_u64() >= Some(devices.len() as u64), "{found}");

@@ -101,12 +101,12 @@ fn wrong_lines_are_refused_before_anything_runs() {
         (&["--report", "-", "--image", "-"], "--report and --image"),
         (&["--precision", "f16"], "f32"),
     ] {
-        let error = JACOBI3D.fail(line, 2);
+        let error = JACOBI3D.fail(line, 2, &[]);
         assert!(error.contains(part), "{line:?}: {error}");
     }
-    let error = JACOBI3D.fail(&["--devices", "NO_SUCH_KEY"], 1);
+    let error = JACOBI3D.fail(&["--devices", "NO_SUCH_KEY"], 1, &[]);
     assert!(error.contains("NO_SUCH_KEY"), "{error}");
-    let error = JACOBI3D.fail(&["--report", "/no/such/folder/report.json"], 1);
+    let error = JACOBI3D.fail(&["--report", "/no/such/folder/report.json"], 1, &[]);
     assert!(error.contains("--report"), "{error}");
 }
 

@@ -1,5 +1,6 @@
 //! Times of launches, on request.
 
+use flash_backend::caught;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -54,7 +55,7 @@ impl Profile {
     }
 
     /// One that hands each record to a function, on the thread on which the launch is complete, and keeps
-    /// none.
+    /// none. If the function panics, that record is lost.
     ///
     /// ```
     /// let profile = flash_core::Profile::to(|launch| println!("{} on {}", launch.kernel, launch.device));
@@ -72,7 +73,8 @@ impl Profile {
     pub(super) fn add(&self, launch: LaunchProfile) {
         match &self.0.to {
             None => self.kept().push(launch),
-            Some(to) => to(launch),
+            // The launch has run, whatever becomes of its record.
+            Some(to) => _ = caught(|| to(launch)),
         }
     }
 

@@ -293,6 +293,23 @@ fn a_profile_records_kernel_device_phases_items_and_times() {
 }
 
 #[flash_tests::test]
+fn a_profile_whose_function_panics_loses_that_record_alone() {
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = calls.clone();
+    let profile = Profile::to(move |launch| {
+        let call = counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        assert!(call > 0, "{} is not recorded", launch.kernel);
+    });
+    let (rt, log) = (cpu().options(&profile), FlashMemory::<u64>::zeroed(7));
+    for _ in 0..3 {
+        rt.submit(Trace::of(&log)).exec([2, 3]).unwrap();
+        assert_eq!(log.read().unwrap().len(), 7);
+    }
+    assert!(calls.load(std::sync::atomic::Ordering::Relaxed) >= 3);
+    assert!(profile.take().is_empty());
+}
+
+#[flash_tests::test]
 fn options_of_a_runtime_do_not_change_the_runtime_they_were_made_from() {
     let rt = cpu();
     let _strict = rt.options(unknown(true));

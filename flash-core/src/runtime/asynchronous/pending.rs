@@ -320,28 +320,8 @@ static REGISTERED: LazyLock<workers::Registration> = LazyLock::new(|| workers::r
 
 impl Source for Pipelines {
     fn run_one(&self) -> bool {
-        // True if no other thread has been at the queue since this one was.
-        let alone = QUEUE.changes() == LEFT_AT.get();
-        let mut looks = match (CONTINUES.take(), alone) {
-            (true, _) => STILL,
-            (false, true) => STILL - ALONE,
-            (false, false) => 0,
-        };
-        let mut patience = if ARE_SHORT.load(Relaxed) { PATIENT } else { 0 };
-        let mut seen = QUEUE.changes();
-        loop {
-            let (len, changes) = (QUEUE.len(), QUEUE.changes());
-            if changes != seen && patience > 0 {
-                (seen, looks) = (changes, 0);
-            }
-            match len {
-                0 => return false,
-                1 if looks < GRACE => looks += 1,
-                _ if looks < STILL && patience > 0 => looks += 1,
-                _ => break,
-            }
-            patience = patience.saturating_sub(1);
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        if !has_its_turn() {
+            return false;
         }
         let task = taken(QUEUE.take(|_| Some(0)));
         LEFT_AT.set(QUEUE.changes());
@@ -351,6 +331,33 @@ impl Source for Pipelines {
             ARE_SHORT.store(start.elapsed() < SHORT, Relaxed);
         }
         true
+    }
+}
+
+/// Waits until this worker is to take what is in the queue, and not a thread that is at it. False: nothing is.
+fn has_its_turn() -> bool {
+    // True if no other thread has been at the queue since this one was.
+    let alone = QUEUE.changes() == LEFT_AT.get();
+    let mut looks = match (CONTINUES.take(), alone) {
+        (true, _) => STILL,
+        (false, true) => STILL - ALONE,
+        (false, false) => 0,
+    };
+    let mut patience = if ARE_SHORT.load(Relaxed) { PATIENT } else { 0 };
+    let mut seen = QUEUE.changes();
+    loop {
+        let (len, changes) = (QUEUE.len(), QUEUE.changes());
+        if changes != seen && patience > 0 {
+            (seen, looks) = (changes, 0);
+        }
+        match len {
+            0 => return false,
+            1 if looks < GRACE => looks += 1,
+            _ if looks < STILL && patience > 0 => looks += 1,
+            _ => return true,
+        }
+        patience = patience.saturating_sub(1);
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
     }
 }
 
