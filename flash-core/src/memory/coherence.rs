@@ -348,7 +348,7 @@ impl ArrayInner {
             return 0;
         }
         directory.forget(Place::HOST, &all);
-        directory.unpin();
+        self.pinned.forget();
         // What only the host has stays, and so does what lies between.
         let (kept, len) = (only.hull(directory.grid()), self.len() as u64);
         let kept = if kept.is_empty() { len..len } else { kept };

@@ -13,7 +13,7 @@ use crate::devices::{DeviceHandle, take_error};
 use crate::error::{DeviceMemoryError, Error};
 use flash_types::Code;
 use flash_types::abi::{self, Buffer, SPACE_HOST};
-use pinned::Pinned;
+pub(super) use pinned::PinnedByDevices;
 use spaces::Spaces;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -73,7 +73,6 @@ pub(crate) struct DeviceCopy {
     /// The elements that it has room for.
     range: Range<u64>,
     last_use: LastUse,
-    pinned: Pinned,
 }
 
 /// The time of a copy's last use; its clones are the same.
@@ -459,8 +458,7 @@ impl DeviceMemory {
         let buffer = Arc::new(self.alloc((range.end - range.start) * header.element_size())?);
         let last_use = LastUse(Arc::new(AtomicU64::new(now)));
         self.enlist(Entry { header: header.weak(), last_use: last_use.clone() });
-        let old = directory
-            .set_copy(self.place, Some(DeviceCopy { buffer, range, last_use, pinned: Pinned::new(self) }));
+        let old = directory.set_copy(self.place, Some(DeviceCopy { buffer, range, last_use }));
         header.state.track();
         Ok(match old {
             Some(old) => {
@@ -647,16 +645,6 @@ impl DeviceCopy {
     /// The time of its last use.
     pub fn last_use(&self) -> &LastUse {
         &self.last_use
-    }
-
-    /// Forgets where the array is on the host.
-    pub(super) fn unpin(&mut self) {
-        self.pinned = Pinned::new(self.buffer.memory);
-    }
-
-    /// What it is told of the host's side.
-    pub(super) fn pinned(&self) -> &Pinned {
-        &self.pinned
     }
 
     /// One end of a transfer.

@@ -281,11 +281,6 @@ impl Directory {
         old
     }
 
-    /// Devices forget where the array is on the host.
-    pub fn unpin(&mut self) {
-        self.sites.iter_mut().filter_map(|site| site.copy.as_mut()).for_each(DeviceCopy::unpin);
-    }
-
     /// The device that used it last, if one box of the array is current there and nothing is poisoned.
     pub fn home(&self) -> Option<Residence> {
         if !self.poison.is_empty() {

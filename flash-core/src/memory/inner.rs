@@ -3,6 +3,7 @@
 
 use super::block::HostBlock;
 use super::device::LastUse;
+use super::device::PinnedByDevices;
 use super::directory::Directory;
 use super::guard::GuardSites;
 use super::host_budget;
@@ -25,6 +26,9 @@ pub(crate) struct ArrayInner {
     /// The directory. `None`: all of it is on the host, as long as the state is not tracked. Dropped before
     /// `first`, which devices may know.
     pub(super) directory: Mutex<Option<Box<Directory>>>,
+    /// The devices that may know the host's memory of it. It outlives their copies, as a program that writes
+    /// the array on the host ends these in every round. Dropped before `first`, too.
+    pub(super) pinned: PinnedByDevices,
     /// Signalled when a copy that the directory expected has arrived, or will not come.
     pub(super) arrived: Condvar,
     id: u64,
@@ -124,6 +128,7 @@ impl ArrayInner {
             second: OnceLock::new(),
             second_layout,
             directory: Mutex::new(None),
+            pinned: PinnedByDevices::default(),
             arrived: Condvar::new(),
             host_use: AtomicU64::new(0),
             home: PublishedResidence::default(),

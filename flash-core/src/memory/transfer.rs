@@ -69,7 +69,7 @@ impl Transfer {
             (Place::HOST, device) | (device, Place::HOST) => directory.copy(device),
             _ => None,
         } {
-            copy.pinned().note(header, region.elements() * header.element_size());
+            header.note_copy(copy.memory(), region.elements() * header.element_size());
         }
         let (from, to) = (End::of(header, directory, from)?, End::of(header, directory, to)?);
         Ok(Transfer::between(header, directory.grid(), from, to))

@@ -6,37 +6,53 @@ use super::DeviceMemory;
 use crate::devices::take_error;
 use crate::memory::ArrayInner;
 use flash_types::abi::{Buffer, SPACE_HOST};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Smaller arrays are copied through memory that is pinned already.
 const LEAST: u64 = 4 << 20;
 
-/// The host's side of a device's copy of an array.
-pub(crate) struct Pinned {
+/// The host's memory of an array, as devices know it: one for each that large copies went to or came from.
+#[derive(Default)]
+pub(crate) struct PinnedByDevices(Mutex<Vec<Pinned>>);
+
+/// As the memory of one device knows it.
+struct Pinned {
     memory: &'static DeviceMemory,
     /// Bytes that were copied between the two.
-    moved: AtomicU64,
-    /// `None` inside: the device does not register it.
-    buffer: OnceLock<Option<Buffer>>,
+    moved: u64,
+    /// Once it was registered; `None` inside: the device does not register it.
+    buffer: Option<Option<Buffer>>,
 }
 
-impl Pinned {
-    pub fn new(memory: &'static DeviceMemory) -> Pinned {
-        Pinned { memory, moved: AtomicU64::new(0), buffer: OnceLock::new() }
+impl PinnedByDevices {
+    fn lock(&self) -> MutexGuard<'_, Vec<Pinned>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts bytes that are about to be copied between the host and this copy of an array.
-    pub fn note(&self, header: &ArrayInner, bytes: u64) {
-        let all = header.len() as u64 * header.element_size();
-        if all < LEAST || !header.is_ours() || !header.is_whole() {
+    /// Devices forget where the array is on the host. No copy from or to there is in flight.
+    pub fn forget(&self) {
+        self.lock().clear();
+    }
+}
+
+impl ArrayInner {
+    /// Counts bytes that are about to be copied between the host and a device's copy of an array.
+    pub fn note_copy(&self, memory: &'static DeviceMemory, bytes: u64) {
+        let all = self.len() as u64 * self.element_size();
+        if all < LEAST || !self.is_ours() || !self.is_whole() {
             return;
         }
-        let before = self.moved.fetch_add(bytes, Relaxed);
-        if before >= all {
-            // The array's memory stays longer than its copies, and this with them.
-            self.buffer.get_or_init(|| register(self.memory, header.data(), all));
+        let mut known = self.pinned.lock();
+        let at = known.iter().position(|pinned| std::ptr::eq(pinned.memory, memory)).unwrap_or_else(|| {
+            known.push(Pinned { memory, moved: 0, buffer: None });
+            known.len() - 1
+        });
+        let pinned = &mut known[at];
+        if pinned.moved >= all && pinned.buffer.is_none() {
+            // The array's memory stays longer than this.
+            pinned.buffer = Some(register(memory, self.data(), all));
         }
+        pinned.moved += bytes;
     }
 }
 
@@ -59,11 +75,5 @@ impl Drop for Pinned {
         if let Some(Some(buffer)) = self.buffer.take() {
             self.memory.free(buffer);
         }
-    }
-}
-
-impl std::fmt::Debug for Pinned {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "pinned: {:?}", self.buffer)
     }
 }

@@ -508,3 +508,24 @@ fn a_large_array_that_is_copied_again_is_pinned_until_it_goes() {
         assert_eq!(pinned(), Vec::<u64>::new());
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes take minutes")]
+fn an_array_that_the_host_writes_before_each_copy_is_pinned_too() {
+    let _alone = lock();
+    let device = devices()[0];
+    let before = PINNED.lock().unwrap().len();
+    let pinned = || PINNED.lock().unwrap()[before..].to_vec();
+    let memory = FlashMemory::<u32>::zeroed(1 << 20);
+    let all = Region::all(memory.header().directory().grid());
+    for round in 0..5 {
+        // That ends the copy that the device has.
+        memory.write().unwrap()[7] = round;
+        assert!(memory.header().directory().copy(device.place()).is_none());
+        assert_eq!(read_on(&memory, device, &all).unwrap()[7], round);
+        // Once: the memory stays pinned when the copy goes.
+        assert_eq!(pinned(), if round < 1 { vec![] } else { vec![4 << 20] }, "{round}");
+    }
+    drop(memory);
+    assert_eq!(pinned(), Vec::<u64>::new());
+}
