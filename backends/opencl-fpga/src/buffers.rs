@@ -257,8 +257,27 @@ impl Buffers {
                 }
             };
         }
-        let (from_pitch, to_pitch) = (shape.source_stride.map(size), shape.destination_stride.map(size));
-        let (from_origin, to_origin) = ([source, 0, 0], [destination, 0, 0]);
+        // Of the ends that are buffers: a driver may refuse a row, or a plane, that does not begin and end
+        // within its pitch.
+        let in_rows = |is_buffer: bool, offset: usize, stride: [u64; 2]| match is_buffer {
+            true => in_rows(offset, stride.map(size), region),
+            false => Some(([offset, 0, 0], stride.map(size))),
+        };
+        let from = in_rows(!matches!(ends, Ends::Up(..)), source, shape.source_stride);
+        let to = in_rows(!matches!(ends, Ends::Down(..)), destination, shape.destination_stride);
+        let (Some((from_origin, from_pitch)), Some((to_origin, to_pitch))) = (from, to) else {
+            let axis = if region[2] > 1 { 2 } else { 1 };
+            let mut part = *shape;
+            part.extent[axis] = 1;
+            for _ in 1..region[axis] {
+                // SAFETY: a plane, or a row, of the box, for which the caller vouches.
+                unsafe { self.enqueue(ends, &part)? };
+                part.source_offset += shape.source_stride[axis - 1];
+                part.destination_offset += shape.destination_stride[axis - 1];
+            }
+            // SAFETY: as above; the queue is in order, so that the last one's event is that of all.
+            return unsafe { self.enqueue(ends, &part) };
+        };
         let (region, zero) = (region.as_ptr(), [0usize; 3]);
         // SAFETY: as above.
         unsafe {
@@ -321,6 +340,43 @@ impl Buffers {
     }
 }
 
+/// A box that begins at a byte of a buffer, in whole planes, rows and bytes of a row, and the pitches of rows
+/// and planes. `None`: a row or a plane of it is not within one of the buffer's.
+fn in_rows(
+    offset: usize,
+    [row, plane]: [usize; 2],
+    [bytes, rows, planes]: [usize; 3],
+) -> Option<([usize; 3], [usize; 2])> {
+    let (z, rest) = if planes > 1 { (offset / plane, offset % plane) } else { (0, offset) };
+    let (y, x) = (rest / row, rest % row);
+    // Of one plane there is no distance to the next.
+    let plane = if planes > 1 { plane } else { (y + rows) * row };
+    (x + bytes <= row && (y + rows) * row <= plane).then_some(([x, y, z], [row, plane]))
+}
+
 fn unknown(handle: u64) -> Failure {
     Failure::new(Code::Invalid, format!("{handle:#x} is no buffer of this device"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_rows;
+
+    #[test]
+    fn a_box_begins_in_the_row_and_the_plane_that_its_offset_is_in() {
+        let pitches = [10, 40];
+        assert_eq!(in_rows(0, pitches, [10, 4, 2]), Some(([0, 0, 0], pitches)));
+        assert_eq!(in_rows(92, pitches, [8, 3, 2]), Some(([2, 1, 2], pitches)));
+        // A row that goes on in the next, and a plane.
+        assert_eq!(in_rows(93, pitches, [8, 3, 2]), None);
+        assert_eq!(in_rows(92, pitches, [8, 4, 2]), None);
+        // A single plane is as high as it has to be.
+        assert_eq!(in_rows(92, pitches, [8, 4, 1]), Some(([2, 9, 0], [10, 130])));
+        // No two bytes change places.
+        for offset in 0..80 {
+            if let Some(([x, y, z], [row, plane])) = in_rows(offset, pitches, [7, 2, 2]) {
+                assert_eq!(x + y * row + z * plane, offset);
+            }
+        }
+    }
 }

@@ -102,8 +102,8 @@ fn build_failed(device: &OpenClDevice, spec: &KernelSpec, program: &Program, cod
     Failure::new(
         failure.code,
         format!(
-            "{}: {hint} for {} ({}): {}\n{log}",
-            spec.title, device.found.info.name, device.found.platform, failure.text
+            "{}, {}: {hint} for {} ({}): {}\n{log}",
+            spec.title, spec.file, device.found.info.name, device.found.platform, failure.text
         ),
     )
 }

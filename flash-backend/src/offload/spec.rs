@@ -55,7 +55,7 @@ pub struct KernelSpec {
     /// Attribute `defines`: macros and their text.
     defines: Vec<(String, String)>,
     /// Attribute `file`, or the path of the source: its name in the compiler's messages.
-    file: String,
+    pub file: String,
 }
 
 /// A parameter of a kernel function, by the number of the argument that it is for.

@@ -416,11 +416,13 @@ fn a_dot_product_in_groups_of_another_size_is_refused() {
             submission.options((options, Implementation::named(name))).exec([1000])?;
             sum.get(0)
         };
-        let written_for = [("any", 64), ("cpu", 1)];
-        for (name, size) in written_for {
+        // One is for devices that are CPUs alone.
+        let is_cpu = rt.devices()[0].info().class == flash_backend::Class::Cpu;
+        let runs = |(name, _): &(&str, u64)| is_cpu || *name == "any";
+        for (name, size) in [("any", 64), ("cpu", 1)].into_iter().filter(runs) {
             assert_eq!(run(name, size).unwrap(), 1000.0, "{device}, {name}");
         }
-        for (name, size) in [("any", 1), ("any", 63), ("any", 128), ("cpu", 64)] {
+        for (name, size) in [("any", 1), ("any", 63), ("any", 128), ("cpu", 64)].into_iter().filter(runs) {
             let error = run(name, size).unwrap_err().to_string();
             assert!(error.contains("for which the kernel was compiled"), "{device}, {name}, {size}: {error}");
         }

@@ -30,8 +30,14 @@ const ENERGIES: [(&str, &[&str]); 3] = [
     ("ten energies, double precision", &["--precision", "f64"]),
 ];
 
-/// Modules of tests that build plugins from the sources, which may be absent: the program, and its module.
-const OF_SOURCES: [(&str, &str); 2] = [("cuda", "plugin"), ("device_kernels", "programs")];
+/// Tests that read or build the sources, which may be absent: the program, and how their names begin.
+const OF_SOURCES: [(&str, &str); 5] = [
+    ("cuda", "plugin::"),
+    ("device_kernels", "programs::"),
+    ("device_kernels", "checked::"),
+    ("device_kernels", "given::a_shared_library_"),
+    ("kernels", "recordings::version_1_"),
+];
 
 /// Programs of tests, and their seconds; and the seconds of one of their tests.
 const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 100), (kit::TESTS[1], 100), (kit::TESTS[2], 40)];
@@ -121,9 +127,9 @@ impl<'a> Runner<'a> {
         for (program, seconds) in TESTS {
             self.step(&format!("tests `{program}`"), |runner| runner.tests(program, seconds));
         }
-        for (program, module) in OF_SOURCES {
-            let why = "it needs the sources: `cargo xtask test` runs it";
-            self.skip(&format!("module `{module}` of tests `{program}`"), why);
+        for (program, name) in OF_SOURCES {
+            let why = "they need the sources: `cargo xtask test` runs them";
+            self.skip(&format!("tests `{name}` of `{program}`"), why);
         }
         for benchmark in BENCHMARKS {
             let name = format!("benchmark `{}`", benchmark.0);
@@ -232,10 +238,8 @@ impl<'a> Runner<'a> {
         let (status, log) = self.command(&format!("{program}-list"), 30, program, &list)?;
         ensure!(status.success(), "{}", end_of(&log, status)?);
         let list = read(&log)?;
-        let of_sources = |name: &str| {
-            let module = name.split("::").next().unwrap_or_default();
-            OF_SOURCES.contains(&(program, module))
-        };
+        let of_sources =
+            |name: &str| OF_SOURCES.iter().any(|(p, begin)| *p == program && name.starts_with(begin));
         let (mut tally, mut failed) = (Tally::default(), Vec::new());
         let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
         for name in names.filter(|name| !of_sources(name)) {
