@@ -45,7 +45,8 @@ pub struct SharedTransport {
     /// When processes were asked for last, in microseconds since `start`.
     watched: AtomicU64,
     start: Instant,
-    spin: Duration,
+    /// Whether another processor than this one's only one may send: then a thread spins before it sleeps.
+    spins: AtomicBool,
     heap: OnceLock<SharedHeap>,
 }
 
@@ -86,7 +87,7 @@ impl SharedTransport {
             return Err(NetError::NoPeer { found: me, peers });
         }
         let allowed = process::cpus();
-        let spin = if allowed.len() == 1 { Duration::ZERO } else { SPIN };
+        let spins = AtomicBool::new(allowed.len() > 1);
         if !segment.claim(me) {
             let why = format!("expected a free place, found that a process has joined as {me} before");
             return Err(NetError::World { what: "joining a world", why });
@@ -103,7 +104,7 @@ impl SharedTransport {
             watches: Mutex::new(Watches { heard: vec![(0, None); peers], ..Watches::default() }),
             watched: AtomicU64::new(0),
             start: Instant::now(),
-            spin,
+            spins,
             heap: OnceLock::new(),
             segment,
         };
@@ -286,6 +287,9 @@ impl SharedTransport {
         };
         let Entry { host, pid, started, cpus } = entry;
         let cpus = if member.cpus.is_empty() { cpus } else { member.cpus };
+        if peer != self.me && self.meet(self.me).is_some_and(|me| me.cpus != cpus) {
+            self.spins.store(true, Relaxed);
+        }
         let mut watches = self.watches();
         let mut gone = false;
         let info = remote.info.get_or_init(|| {
@@ -346,7 +350,8 @@ impl Transport for SharedTransport {
     }
 
     fn wait(&self, ticket: Ticket, until: Option<Instant>) {
-        let spin_end = Instant::now() + self.spin;
+        let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
+        let spin_end = Instant::now() + spin;
         let looks = (32 / self.peers.len()).max(1);
         let is_due = || self.waiters.is_due(self.bell(), ticket, || self.has_frames());
         let now = loop {
