@@ -34,6 +34,9 @@ const LAP_SHIFT: u32 = 16;
 
 const _: () = assert!(MAX_FRAME < 1 << KIND_SHIFT);
 
+/// What the longest frame is copied to.
+pub(crate) type Buffer = [[u8; 8]; MAX_FRAME.div_ceil(8)];
+
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -92,14 +95,18 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Copies the frame of line `at`, which [`Ring::look`] has found, to the start of `to`.
-    pub(crate) fn copy(self, at: u64, length: usize, to: &mut [u8]) {
-        for (i, bytes) in to[..length].chunks_mut(ROOM).enumerate() {
-            let line = self.line(at + i as u64);
-            for (word, bytes) in line[1..].iter().zip(bytes.chunks_mut(8)) {
-                bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
+    /// Copies the frame of line `at`, which [`Ring::look`] has found, to the start of `to`, in whole words.
+    pub(crate) fn copy(self, at: u64, length: usize, to: &mut Buffer) {
+        let (lines, rest) = to[..length.div_ceil(8)].as_chunks_mut::<{ LINE - 1 }>();
+        let copy = |line: &[AtomicU64], to: &mut [[u8; 8]]| {
+            for (word, bytes) in line[1..].iter().zip(to) {
+                *bytes = word.load(Relaxed).to_ne_bytes();
             }
+        };
+        for (at, to) in (at..).zip(lines.iter_mut()) {
+            copy(self.line(at), to);
         }
+        copy(self.line(at + lines.len() as u64), rest);
     }
 
     /// Lets the sender use the lines before `at` again.
@@ -148,10 +155,14 @@ impl Sender {
         let mut parts = Parts { parts, of_first: 0 };
         for i in 0..lines {
             let line = ring.line(self.written + i);
-            let mut bytes = [0; ROOM];
-            let filled = parts.fill(&mut bytes);
-            for (word, bytes) in line[1..].iter().zip(bytes[..filled.next_multiple_of(8)].as_chunks().0) {
-                word.store(u64::from_ne_bytes(*bytes), Relaxed);
+            let mut bytes = [[0; 8]; LINE - 1];
+            let filled = parts.fill(bytes.as_flattened_mut().try_into().expect("a line"));
+            let store =
+                |(word, bytes): (&AtomicU64, &[u8; 8])| word.store(u64::from_ne_bytes(*bytes), Relaxed);
+            if filled == ROOM {
+                line[1..LINE].iter().zip(&bytes).for_each(store);
+            } else {
+                line[1..].iter().zip(&bytes[..filled.div_ceil(8)]).for_each(store);
             }
             if i > 0 {
                 line[0].store(0, Relaxed);
@@ -175,8 +186,14 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     /// Moves as many bytes as there are and fit; says how many.
-    fn fill(&mut self, to: &mut [u8]) -> usize {
+    fn fill(&mut self, to: &mut [u8; ROOM]) -> usize {
         let mut filled = 0;
+        // Most lines of a long frame are of one part.
+        if let Some(bytes) = self.parts.first().and_then(|part| part[self.of_first..].first_chunk::<ROOM>()) {
+            to.copy_from_slice(bytes);
+            self.of_first += ROOM;
+            return ROOM;
+        }
         while let Some(part) = self.parts.first() {
             let rest = &part[self.of_first..];
             let taken = rest.len().min(to.len() - filled);

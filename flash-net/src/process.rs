@@ -20,6 +20,15 @@ pub(crate) fn started(pid: u32) -> u64 {
     fields.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
+/// Milliseconds of a clock that goes on evenly, and is read faster than it is exact.
+pub(crate) fn coarse_time() -> u64 {
+    let clock = if cfg!(miri) { libc::CLOCK_MONOTONIC } else { libc::CLOCK_MONOTONIC_COARSE };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the answer has the type that is expected.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
 /// The processors that this thread may run on.
 pub(crate) fn cpus() -> Vec<usize> {
     // SAFETY: a set of bits, for which zeros are valid.

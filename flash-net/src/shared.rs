@@ -7,7 +7,7 @@
 use crate::doorbell::Doorbell;
 use crate::error::{How, Loss, NetError};
 use crate::heap::SharedHeap;
-use crate::mailbox::{Kind, MAX_FRAME, Refusal, Ring, Sender, lines_of};
+use crate::mailbox::{Buffer, Kind, MAX_FRAME, Refusal, Ring, Sender, lines_of};
 use crate::memory::SharedMemory;
 use crate::process::{self, Watch};
 use crate::transport::{Peer, PeerInfo, Progress, Transport};
@@ -23,28 +23,24 @@ use std::time::{Duration, Instant};
 const FRAMES: usize = 32;
 /// How long a thread looks for frames before it sleeps, where another processor may send one meanwhile.
 const SPIN: Duration = Duration::from_micros(20);
-/// Processes are asked for this often at most.
-const WATCH_EVERY: Duration = Duration::from_millis(5);
-/// A thread that waits sleeps so long at most before it asks for them.
+/// Milliseconds between two looks at the processes of the others, at least.
+const WATCH_EVERY: u64 = 5;
+/// A thread that waits sleeps so long at most before it looks at them.
 const SLEEP: Duration = Duration::from_millis(20);
 
 /// Bytes of an arena in a world of one process: enough for tests of many peers to have addresses for.
 const LOCAL_ARENA: u64 = if cfg!(miri) { 2 << 20 } else { 4 << 30 };
-
-type Buffer = Box<[u8; MAX_FRAME]>;
 
 /// An endpoint: one peer of a world.
 pub struct SharedTransport {
     segment: Arc<Segment>,
     me: Peer,
     peers: Vec<Remote>,
-    /// Held by the thread that takes frames: what they are copied to.
-    taking: Mutex<Buffer>,
-    waiters: Waiters,
+    /// With what frames are copied to.
+    waiters: Waiters<Box<Buffer>>,
     watches: Mutex<Watches>,
-    /// When processes were asked for last, in microseconds since `start`.
+    /// When processes were looked at last, in milliseconds.
     watched: AtomicU64,
-    start: Instant,
     /// Whether another processor than this one's only one may send: then a thread spins before it sleeps.
     spins: AtomicBool,
     heap: OnceLock<SharedHeap>,
@@ -99,11 +95,9 @@ impl SharedTransport {
         let transport = SharedTransport {
             me,
             peers: (0..peers).map(|_| Remote::default()).collect(),
-            taking: Mutex::new(Box::new([0; MAX_FRAME])),
-            waiters: Waiters::new(),
+            waiters: Waiters::new(Box::new([[0; 8]; _])),
             watches: Mutex::new(Watches { heard: vec![(0, None); peers], ..Watches::default() }),
             watched: AtomicU64::new(0),
-            start: Instant::now(),
             spins,
             heap: OnceLock::new(),
             segment,
@@ -181,14 +175,15 @@ impl SharedTransport {
         &self,
         from: Peer,
         remote: &Remote,
-        buffer: &mut [u8],
+        buffer: &mut Buffer,
         sink: &mut dyn FnMut(Peer, &[u8]),
     ) -> bool {
         let ring = self.inbox(from);
         let start = remote.read.load(Relaxed);
-        let mut at = start;
+        // Once for all frames, also when the sink panics: the line is the sender's, too.
+        let mut reading = Reading { ring, at: start, remote };
         for _ in 0..FRAMES {
-            let (kind, length) = match ring.look(at) {
+            let (kind, length) = match ring.look(reading.at) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(word) => {
@@ -199,22 +194,17 @@ impl SharedTransport {
                     break;
                 }
             };
-            ring.copy(at, length, buffer);
-            at += lines_of(length);
-            // At once, since the sink may panic; looked at by this process only.
-            remote.read.store(at, Relaxed);
+            ring.copy(reading.at, length, buffer);
+            reading.at += lines_of(length);
             remote.heard.store(remote.heard.load(Relaxed) + 1, Relaxed);
             match kind {
-                Kind::Data => sink(from, &buffer[..length]),
+                Kind::Data => sink(from, &buffer.as_flattened()[..length]),
                 // A full mailbox is a sign of life, too, and a lost peer needs none.
                 Kind::Ping => drop(self.send(from, Kind::Pong, &[])),
                 Kind::Pong => {}
             }
         }
-        if at != start {
-            ring.release(at);
-        }
-        at != start
+        reading.at != start
     }
 
     fn is_distrusted(&self, remote: &Remote) -> bool {
@@ -235,11 +225,9 @@ impl SharedTransport {
 
     /// Looks for peers that joined, left or ended; not more often than [`WATCH_EVERY`]. Says whether one was lost.
     fn watch(&self) -> bool {
-        let now = self.start.elapsed().as_micros() as u64;
+        let now = process::coarse_time();
         let last = self.watched.load(Relaxed);
-        if now < last + WATCH_EVERY.as_micros() as u64
-            || self.watched.compare_exchange(last, now, Relaxed, Relaxed).is_err()
-        {
+        if now < last + WATCH_EVERY || self.watched.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
             return false;
         }
         let mut lost: Vec<(Peer, How)> = Vec::new();
@@ -330,19 +318,14 @@ impl Transport for SharedTransport {
     }
 
     fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
-        let buffer = match self.taking.try_lock() {
-            Ok(buffer) => buffer,
-            Err(std::sync::TryLockError::Poisoned(buffer)) => buffer.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return Progress::Busy,
+        let take = |buffer: &mut Box<Buffer>| {
+            let mut some = false;
+            for (from, remote) in self.all() {
+                some |= self.take(from, remote, buffer, sink);
+            }
+            if some { Progress::Some } else { Progress::Nothing }
         };
-        self.waiters.begin();
-        let mut turn = Turn { transport: self, buffer: Some(buffer) };
-        let mut some = false;
-        for (from, remote) in self.all() {
-            some |= self.take(from, remote, turn.buffer(), sink);
-        }
-        drop(turn);
-        if some { Progress::Some } else { Progress::Nothing }
+        self.waiters.turn(self.bell(), || self.has_frames(), take).unwrap_or(Progress::Busy)
     }
 
     fn ticket(&self) -> Ticket {
@@ -350,10 +333,14 @@ impl Transport for SharedTransport {
     }
 
     fn wait(&self, ticket: Ticket, until: Option<Instant>) {
+        let is_due = || self.waiters.is_due(self.bell(), ticket, || self.has_frames());
+        // Before the first look at the clock, which takes as long as an answer does.
+        if is_due() {
+            return;
+        }
         let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
         let spin_end = Instant::now() + spin;
-        let looks = (32 / self.peers.len()).max(1);
-        let is_due = || self.waiters.is_due(self.bell(), ticket, || self.has_frames());
+        let looks = (64 / self.peers.len()).max(1);
         let now = loop {
             for _ in 0..looks {
                 if is_due() {
@@ -413,30 +400,19 @@ impl Transport for SharedTransport {
     }
 }
 
-/// A turn of taking frames. Ends in good order also when the sink panics.
-struct Turn<'a> {
-    transport: &'a SharedTransport,
-    buffer: Option<MutexGuard<'a, Buffer>>,
+/// What was read of a mailbox.
+struct Reading<'a> {
+    ring: Ring<'a>,
+    at: u64,
+    remote: &'a Remote,
 }
 
-impl Turn<'_> {
-    fn buffer(&mut self) -> &mut [u8] {
-        self.buffer.as_mut().map_or(&mut [], |buffer| &mut buffer[..])
-    }
-}
-
-impl Drop for Turn<'_> {
+impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        let transport = self.transport;
-        if std::thread::panicking() {
-            // The peer whose frame it was has not been told that its lines are free.
-            transport
-                .all()
-                .for_each(|(from, remote)| transport.inbox(from).release(remote.read.load(Relaxed)));
+        if self.at != self.remote.read.load(Relaxed) {
+            self.remote.read.store(self.at, Relaxed);
+            self.ring.release(self.at);
         }
-        transport.waiters.end();
-        self.buffer = None;
-        transport.waiters.hand_over(transport.bell(), || transport.has_frames());
     }
 }
 

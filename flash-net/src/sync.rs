@@ -6,6 +6,19 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::ptr::null;
 use std::time::Duration;
 
+/// As loom's: its model sees each access.
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    pub(crate) fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+        change(self.0.get())
+    }
+}
+
 /// Sleeps while `word` has the value `seen`, at most so long. May return early.
 ///
 /// The futex is not private: the word may lie in memory of several processes.

@@ -9,8 +9,8 @@
 //!   a [`Ticket`] before it looks at what it waits for; a wake after that ends its wait at once.
 
 use super::doorbell::Doorbell;
-use super::sync::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::sync::{AtomicU64, UnsafeCell};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 /// A moment, before which a waiting thread has looked at what it waits for.
@@ -21,16 +21,25 @@ pub struct Ticket {
     rings: u32,
 }
 
-/// Private memory of a process, beside its [`Doorbell`].
-pub(crate) struct Waiters {
+/// Private memory of an endpoint, beside its [`Doorbell`].
+pub(crate) struct Waiters<T> {
     wakes: AtomicU64,
-    /// 1 while a thread takes frames.
-    taken: AtomicU64,
+    /// 1 while a thread takes frames, and 2 per thread that sleeps.
+    turn: AtomicU64,
+    /// Of the thread that takes frames.
+    state: UnsafeCell<T>,
 }
 
-impl Waiters {
-    pub(crate) fn new() -> Waiters {
-        Waiters { wakes: AtomicU64::new(0), taken: AtomicU64::new(0) }
+const TAKEN: u64 = 1;
+const SLEEPER: u64 = 2;
+
+// SAFETY: the state is used by the thread that has the turn, and by one after the other. `turn` is released by
+// one and acquired by the next.
+unsafe impl<T: Send> Sync for Waiters<T> {}
+
+impl<T> Waiters<T> {
+    pub(crate) fn new(state: T) -> Waiters<T> {
+        Waiters { wakes: AtomicU64::new(0), turn: AtomicU64::new(0), state: UnsafeCell::new(state) }
     }
 
     pub(crate) fn ticket(&self, bell: Doorbell<'_>) -> Ticket {
@@ -42,27 +51,31 @@ impl Waiters {
         bell.ring();
     }
 
-    /// The caller, which holds the lock of those that take frames, begins.
-    pub(crate) fn begin(&self) {
-        self.taken.store(1, Relaxed);
-    }
-
-    /// The caller has taken some, and is about to unlock. After that it calls [`Waiters::hand_over`].
-    pub(crate) fn end(&self) {
-        self.taken.store(0, Release);
-    }
-
-    /// Wakes those that slept while frames were taken, if there are `more`.
-    pub(crate) fn hand_over(&self, bell: Doorbell<'_>, more: impl FnOnce() -> bool) {
-        if bell.has_sleeper() && more() {
-            bell.wake();
+    /// Calls `take` with the state, unless another thread does so now. Then wakes those that slept meanwhile if
+    /// there are `more` frames, also when `take` panics.
+    pub(crate) fn turn<R>(
+        &self,
+        bell: Doorbell<'_>,
+        more: impl Fn() -> bool,
+        take: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        if self.turn.fetch_or(TAKEN, Acquire) & TAKEN != 0 {
+            return None;
         }
+        let _end = OnDrop(|| {
+            // Acquired and released: what those that are asleep had seen is visible to `more`.
+            if self.turn.fetch_sub(TAKEN, AcqRel) >= SLEEPER && more() {
+                bell.wake();
+            }
+        });
+        // SAFETY: this thread has set the bit, and clears it afterwards: no other thread is here.
+        Some(self.state.with_mut(|state| take(unsafe { &mut *state })))
     }
 
-    /// Whether there is something to do for a thread with this ticket: a wake, a ring, or frames that no other thread
-    /// is taking.
+    /// Whether there is something to do for a thread with this ticket: a wake, a ring, or frames that no other
+    /// thread is taking.
     pub(crate) fn is_due(&self, bell: Doorbell<'_>, ticket: Ticket, frames: impl FnOnce() -> bool) -> bool {
-        self.ticket(bell) != ticket || (self.taken.load(Acquire) == 0 && frames())
+        self.ticket(bell) != ticket || (self.turn.load(Relaxed) & TAKEN == 0 && frames())
     }
 
     /// Sleeps until something may be due. May return early.
@@ -74,8 +87,18 @@ impl Waiters {
         frames: impl FnOnce() -> bool,
     ) {
         let seen = bell.announce();
-        if !self.is_due(bell, ticket, frames) {
+        let is_taken = self.turn.fetch_add(SLEEPER, AcqRel) & TAKEN != 0;
+        if self.ticket(bell) == ticket && (is_taken || !frames()) {
             bell.sleep(seen, at_most);
         }
+        self.turn.fetch_sub(SLEEPER, Relaxed);
+    }
+}
+
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
