@@ -7,13 +7,14 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 16] = [
+const FOLDERS: [&str; 17] = [
     "flash",
     "flash-types",
     "flash-backend",
     "flash-core",
     "flash-conformance",
     "flash-graph",
+    "flash-net",
     "flash-tasks",
     "flash-topology",
     "flash-trace",

@@ -1,0 +1,210 @@
+//! A mailbox: frames of one sender for one receiver, in order, in a ring of lines.
+//!
+//! A line is a cache line: a word that says what it holds, and seven words of bytes. A frame starts a line and
+//! takes as many as it needs. The word of its first line is
+//!
+//! | bits | what |
+//! |---|---|
+//! | 16.. | the lap: how often the sender has gone around the ring, counted from 1 |
+//! | 13..16 | the kind |
+//! | ..13 | bytes |
+//!
+//! and is written last. The words of its other lines are 0. So the receiver looks at one cache line to see
+//! whether a frame has come, and a short frame is in that line: one line goes from core to core, with the
+//! frame in it. What was left by the lap before never looks like a frame of this lap.
+//!
+//! The sender keeps the number of lines it has written, the receiver that of lines it has read; each is in
+//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems full.
+//!
+//! **The other side is not trusted.** All words are atomics and are read once: any value at any time is a frame
+//! of a valid length, no frame, or an error. Bytes are copied out before they are handed over.
+
+use super::sync::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The longest frame: a header of 32 bytes and a body of 4 KiB.
+pub const MAX_FRAME: usize = 4096 + 32;
+
+/// Words of a line.
+pub(crate) const LINE: usize = 8;
+/// Bytes of a frame in a line.
+const ROOM: usize = (LINE - 1) * 8;
+const KIND_SHIFT: u32 = 13;
+const LAP_SHIFT: u32 = 16;
+
+const _: () = assert!(MAX_FRAME < 1 << KIND_SHIFT);
+
+/// What the longest frame is copied to.
+pub(crate) type Buffer = [[u8; 8]; MAX_FRAME.div_ceil(8)];
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bytes for the user of the transport.
+    Data,
+    /// Asks for a sign of life.
+    Ping,
+    /// The sign of life.
+    Pong,
+}
+
+/// The memory of a mailbox.
+#[derive(Clone, Copy)]
+pub(crate) struct Ring<'a> {
+    lines: &'a [AtomicU64],
+    /// Lines that the receiver has read.
+    read: &'a AtomicU64,
+}
+
+impl<'a> Ring<'a> {
+    /// A mailbox in zeroed memory, or one in use. The number of lines is a power of two.
+    pub(crate) fn new(lines: &'a [AtomicU64], read: &'a AtomicU64) -> Ring<'a> {
+        debug_assert!(lines.len().is_multiple_of(LINE) && (lines.len() / LINE).is_power_of_two());
+        Ring { lines, read }
+    }
+
+    fn size(self) -> u64 {
+        (self.lines.len() / LINE) as u64
+    }
+
+    fn line(self, at: u64) -> &'a [AtomicU64] {
+        let start = (at & (self.size() - 1)) as usize * LINE;
+        &self.lines[start..start + LINE]
+    }
+
+    /// The lap in which line `at` is written, from 1.
+    fn lap(self, at: u64) -> u64 {
+        (at >> self.size().trailing_zeros()) + 1
+    }
+
+    /// The frame that starts at line `at`, if it has come: its kind and bytes. Else the word that a correct
+    /// sender does not write.
+    pub(crate) fn look(self, at: u64) -> Result<Option<(Kind, usize)>, u64> {
+        let word = self.line(at)[0].load(Acquire);
+        let (lap, found) = (self.lap(at), word >> LAP_SHIFT);
+        if found != lap {
+            let is_old = word == 0 || (found == lap - 1 && found > 0);
+            return if is_old { Ok(None) } else { Err(word) };
+        }
+        let length = (word & ((1 << KIND_SHIFT) - 1)) as usize;
+        match (word >> KIND_SHIFT) & 7 {
+            0 if length <= MAX_FRAME => Ok(Some((Kind::Data, length))),
+            1 if length == 0 => Ok(Some((Kind::Ping, 0))),
+            2 if length == 0 => Ok(Some((Kind::Pong, 0))),
+            _ => Err(word),
+        }
+    }
+
+    /// Copies the frame of line `at`, which [`Ring::look`] has found, to the start of `to`, in whole words.
+    pub(crate) fn copy(self, at: u64, length: usize, to: &mut Buffer) {
+        let (lines, rest) = to[..length.div_ceil(8)].as_chunks_mut::<{ LINE - 1 }>();
+        let copy = |line: &[AtomicU64], to: &mut [[u8; 8]]| {
+            for (word, bytes) in line[1..].iter().zip(to) {
+                *bytes = word.load(Relaxed).to_ne_bytes();
+            }
+        };
+        for (at, to) in (at..).zip(lines.iter_mut()) {
+            copy(self.line(at), to);
+        }
+        copy(self.line(at + lines.len() as u64), rest);
+    }
+
+    /// Lets the sender use the lines before `at` again.
+    pub(crate) fn release(self, at: u64) {
+        self.read.store(at, Release);
+    }
+}
+
+/// Lines of a frame of `length` bytes.
+pub(crate) fn lines_of(length: usize) -> u64 {
+    length.div_ceil(ROOM).max(1) as u64
+}
+
+/// Why a frame was not written.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Refusal {
+    Full,
+    /// The receiver says that it has read this many lines, which it cannot have.
+    Corrupt(u64),
+}
+
+/// The sender's side.
+#[derive(Default)]
+pub(crate) struct Sender {
+    written: u64,
+    /// What the receiver had read when the sender looked last.
+    read: u64,
+}
+
+impl Sender {
+    /// Writes a frame of these parts, at most [`MAX_FRAME`] bytes together.
+    pub(crate) fn post(&mut self, ring: Ring<'_>, kind: Kind, parts: &[&[u8]]) -> Result<(), Refusal> {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
+        debug_assert!(length <= MAX_FRAME);
+        let lines = lines_of(length);
+        if self.written + lines - self.read > ring.size() {
+            let read = ring.read.load(Acquire);
+            if read < self.read || read > self.written {
+                return Err(Refusal::Corrupt(read));
+            }
+            self.read = read;
+            if self.written + lines - read > ring.size() {
+                return Err(Refusal::Full);
+            }
+        }
+        let mut parts = Parts { parts, of_first: 0 };
+        for i in 0..lines {
+            let line = ring.line(self.written + i);
+            let mut bytes = [[0; 8]; LINE - 1];
+            let filled = parts.fill(bytes.as_flattened_mut().try_into().expect("a line"));
+            let store =
+                |(word, bytes): (&AtomicU64, &[u8; 8])| word.store(u64::from_ne_bytes(*bytes), Relaxed);
+            if filled == ROOM {
+                line[1..LINE].iter().zip(&bytes).for_each(store);
+            } else {
+                line[1..].iter().zip(&bytes[..filled.div_ceil(8)]).for_each(store);
+            }
+            if i > 0 {
+                line[0].store(0, Relaxed);
+            }
+        }
+        let kind = u64::from(kind as u8) << KIND_SHIFT;
+        let word = ring.lap(self.written) << LAP_SHIFT | kind | length as u64;
+        // Released: a receiver that sees the word sees the bytes.
+        ring.line(self.written)[0].store(word, Release);
+        self.written += lines;
+        Ok(())
+    }
+}
+
+/// The bytes of several slices, one after the other.
+struct Parts<'a> {
+    parts: &'a [&'a [u8]],
+    /// Bytes of the first part that were taken.
+    of_first: usize,
+}
+
+impl Parts<'_> {
+    /// Moves as many bytes as there are and fit; says how many.
+    fn fill(&mut self, to: &mut [u8; ROOM]) -> usize {
+        let mut filled = 0;
+        // Most lines of a long frame are of one part.
+        if let Some(bytes) = self.parts.first().and_then(|part| part[self.of_first..].first_chunk::<ROOM>()) {
+            to.copy_from_slice(bytes);
+            self.of_first += ROOM;
+            return ROOM;
+        }
+        while let Some(part) = self.parts.first() {
+            let rest = &part[self.of_first..];
+            let taken = rest.len().min(to.len() - filled);
+            to[filled..filled + taken].copy_from_slice(&rest[..taken]);
+            filled += taken;
+            if taken < rest.len() {
+                self.of_first += taken;
+                break;
+            }
+            (self.parts, self.of_first) = (&self.parts[1..], 0);
+        }
+        filled
+    }
+}

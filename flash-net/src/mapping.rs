@@ -1,0 +1,106 @@
+//! Memory from the system: anonymous, or of a file that several processes map.
+
+use crate::error::NetError;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// The unit of the system's memory.
+pub(crate) const PAGE: u64 = 4096;
+
+/// A range of addresses, mapped for as long as this lives. Zeroed at first, and sparse: pages that were never
+/// touched take no memory.
+pub(crate) struct Mapping {
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: the range belongs to this value; what is in it is shared through atomics and raw pointers.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory that this process has alone.
+    pub(crate) fn anonymous(bytes: u64) -> Result<Mapping, NetError> {
+        Mapping::map(bytes, libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// The file's memory, all `bytes` of it.
+    ///
+    /// # Safety
+    /// The file has at least so many bytes, and is sealed against shrinking.
+    pub(crate) unsafe fn of(file: &File, bytes: u64) -> Result<Mapping, NetError> {
+        Mapping::map(bytes, 0, file.as_raw_fd())
+    }
+
+    #[cfg(not(miri))]
+    fn map(bytes: u64, flags: libc::c_int, file: libc::c_int) -> Result<Mapping, NetError> {
+        let flags = flags | libc::MAP_SHARED | libc::MAP_NORESERVE;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let bytes = bytes as usize;
+        // SAFETY: a new mapping at an address that the system chooses.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(NetError::last("mapping shared memory"));
+        }
+        // SAFETY: advice on the mapping just made. A core file leaves it out; where the system has large pages,
+        // it may use them. That it may not is no error.
+        unsafe {
+            libc::madvise(base, bytes, libc::MADV_DONTDUMP);
+            libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
+        }
+        Ok(Mapping { base: base.cast(), bytes })
+    }
+
+    /// Miri has no shared mappings.
+    #[cfg(miri)]
+    fn map(bytes: u64, _flags: libc::c_int, file: libc::c_int) -> Result<Mapping, NetError> {
+        assert_eq!(file, -1, "no files under Miri");
+        let bytes = bytes as usize;
+        // SAFETY: the size is not 0.
+        let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
+        Ok(Mapping { base, bytes })
+    }
+
+    #[cfg(miri)]
+    fn layout(bytes: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(bytes, PAGE as usize).expect("a size")
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Gives the pages of a range back to the system; they are zero afterwards.
+    ///
+    /// # Safety
+    /// The range is in the mapping, of whole pages, and in no use.
+    pub(crate) unsafe fn clear_pages(&self, offset: u64, bytes: u64) {
+        // SAFETY: in the mapping, by the contract.
+        let start = unsafe { self.base.add(offset as usize) };
+        #[cfg(not(miri))]
+        // SAFETY: whole pages of this mapping, which nothing uses.
+        let cleared = unsafe { libc::madvise(start.cast(), bytes as usize, libc::MADV_REMOVE) } == 0;
+        #[cfg(miri)]
+        let cleared = false;
+        if !cleared {
+            // SAFETY: as above.
+            unsafe { start.write_bytes(0, bytes as usize) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        #[cfg(not(miri))]
+        // SAFETY: the mapping that `map` made; nothing refers to it any more.
+        unsafe {
+            libc::munmap(self.base.cast(), self.bytes);
+        }
+        #[cfg(miri)]
+        // SAFETY: the block that `map` made; nothing refers to it any more.
+        unsafe {
+            std::alloc::dealloc(self.base, Self::layout(self.bytes));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Processes of this host: which one this is, and whether others still run.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// The id of the host's last start: tells hosts apart. Empty where the system does not say.
+pub(crate) fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// When a process started, in the system's unit. 0 where the system does not say, or it is gone.
+pub(crate) fn started(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before may have blanks and brackets. The start is the 22nd field, the state the third.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+/// Milliseconds of a clock that goes on evenly, and is read faster than it is exact.
+pub(crate) fn coarse_time() -> u64 {
+    let clock = if cfg!(miri) { libc::CLOCK_MONOTONIC } else { libc::CLOCK_MONOTONIC_COARSE };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the answer has the type that is expected.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+/// The processors that this thread may run on.
+pub(crate) fn cpus() -> Vec<usize> {
+    // SAFETY: a set of bits, for which zeros are valid.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a set of the size said.
+    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0 {
+        return Vec::new();
+    }
+    // SAFETY: the number is smaller than that of the bits.
+    (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// A process that is watched: it is this one, however numbers are used again.
+pub(crate) struct Watch(OwnedFd);
+
+impl Watch {
+    /// `None` if there is no such process any more.
+    pub(crate) fn new(pid: u32, start: u64) -> io::Result<Option<Watch>> {
+        // SAFETY: a question to the system, which gives a new descriptor.
+        let file = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if file < 0 {
+            let error = io::Error::last_os_error();
+            let gone = [libc::ESRCH, libc::EINVAL].map(Some).contains(&error.raw_os_error());
+            return if gone { Ok(None) } else { Err(error) };
+        }
+        // SAFETY: a new descriptor, which nothing else has.
+        let watch = Watch(unsafe { OwnedFd::from_raw_fd(file as i32) });
+        // From here on the number stays what it is; it may have been used again before.
+        Ok((start == 0 || started(pid) == start).then_some(watch))
+    }
+
+    /// Which of these have ended.
+    pub(crate) fn ended<'a, T>(
+        watched: impl Iterator<Item = (T, &'a Watch)>,
+    ) -> Vec<(T, Option<ExitStatus>)> {
+        let (names, mut polls): (Vec<(T, &Watch)>, Vec<libc::pollfd>) = watched
+            .map(|(name, watch)| {
+                let fd = watch.0.as_raw_fd();
+                ((name, watch), libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+            })
+            .unzip();
+        if polls.is_empty() {
+            return Vec::new();
+        }
+        // SAFETY: so many entries. Does not block.
+        let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, 0) };
+        if ready <= 0 {
+            return Vec::new();
+        }
+        let ended = names.into_iter().zip(polls).filter(|(_, poll)| poll.revents != 0);
+        ended.map(|((name, watch), _)| (name, watch.status())).collect()
+    }
+
+    /// How it ended, if it is a child of this process that was not yet waited for. It can be waited for afterwards.
+    fn status(&self) -> Option<ExitStatus> {
+        // SAFETY: zeros are a valid value, and are what stays there if there is no answer.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let file = self.0.as_raw_fd() as libc::id_t;
+        // SAFETY: the answer has the type that is expected.
+        if unsafe { libc::waitid(libc::P_PIDFD, file, &raw mut info, flags) } != 0 {
+            return None;
+        }
+        // SAFETY: an answer of `waitid`, or zeros.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        match info.si_code {
+            _ if pid == 0 => None,
+            libc::CLD_EXITED => Some(ExitStatus::from_raw((status & 0xff) << 8)),
+            libc::CLD_KILLED => Some(ExitStatus::from_raw(status)),
+            libc::CLD_DUMPED => Some(ExitStatus::from_raw(status | 0x80)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The transport in memory that is shared: by the processes of a host, or by parts of one process.
+//!
+//! Who changes what: the sending side of each mailbox is under a lock of its own; the receiving side of all of
+//! them under one, which the thread that takes frames holds. Positions that waiting threads look at are atomics
+//! which that thread writes. Losses are written once.
+
+use crate::doorbell::Doorbell;
+use crate::error::{How, Loss, NetError};
+use crate::heap::SharedHeap;
+use crate::mailbox::{Buffer, Kind, MAX_FRAME, Refusal, Ring, Sender, lines_of};
+use crate::memory::SharedMemory;
+use crate::process::{self, Watch};
+use crate::transport::{Peer, PeerInfo, Progress, Transport};
+use crate::waiters::{Ticket, Waiters};
+use crate::world::{self, Entry, Member, Segment, State, World};
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Frames of one peer that a call of `progress` hands over at most.
+const FRAMES: usize = 32;
+/// How long a thread looks for frames before it sleeps, where another processor may send one meanwhile.
+const SPIN: Duration = Duration::from_micros(20);
+/// Milliseconds between two looks at the processes of the others, at least.
+const WATCH_EVERY: u64 = 5;
+/// A thread that waits sleeps so long at most before it looks at them.
+const SLEEP: Duration = Duration::from_millis(20);
+
+/// Bytes of an arena in a world of one process: enough for tests of many peers to have addresses for.
+const LOCAL_ARENA: u64 = if cfg!(miri) { 2 << 20 } else { 4 << 30 };
+
+/// An endpoint: one peer of a world.
+pub struct SharedTransport {
+    segment: Arc<Segment>,
+    me: Peer,
+    peers: Vec<Remote>,
+    /// With what frames are copied to.
+    waiters: Waiters<Box<Buffer>>,
+    watches: Mutex<Watches>,
+    /// When processes were looked at last, in milliseconds.
+    watched: AtomicU64,
+    /// Whether another processor than this one's only one may send: then a thread spins before it sleeps.
+    spins: AtomicBool,
+    heap: OnceLock<SharedHeap>,
+}
+
+/// What this endpoint knows of a peer.
+#[derive(Default)]
+struct Remote {
+    sender: Mutex<Sender>,
+    /// Lines of its mailbox that were read.
+    read: AtomicU64,
+    /// Frames that have come, signs of life included.
+    heard: AtomicU64,
+    info: OnceLock<PeerInfo>,
+    /// It left or ended; its last frames may still be there.
+    gone: OnceLock<Loss>,
+    /// Whether `gone` is what users are told.
+    told: AtomicBool,
+}
+
+#[derive(Default)]
+struct Watches {
+    processes: Vec<(Peer, Watch)>,
+    /// Per peer: frames heard, and when that was found.
+    heard: Vec<(u64, Option<Instant>)>,
+}
+
+impl SharedTransport {
+    /// Joins a world as one of its peers, which must be free.
+    ///
+    /// # Errors
+    /// If there is no such peer, another process has joined as it, or the system refuses the memory.
+    pub fn join(world: &World, me: Peer) -> Result<SharedTransport, NetError> {
+        SharedTransport::new(Arc::new(world.map()?), me)
+    }
+
+    fn new(segment: Arc<Segment>, me: Peer) -> Result<SharedTransport, NetError> {
+        let peers = segment.peers();
+        if me.0 as usize >= peers {
+            return Err(NetError::NoPeer { found: me, peers });
+        }
+        let allowed = process::cpus();
+        let spins = AtomicBool::new(allowed.len() > 1);
+        if !segment.claim(me) {
+            let why = format!("expected a free place, found that a process has joined as {me} before");
+            return Err(NetError::World { what: "joining a world", why });
+        }
+        let pid = std::process::id();
+        let entry = Entry { host: process::boot_id(), pid, started: process::started(pid), cpus: allowed };
+        segment.write_entry(me, &entry)?;
+        segment.set_state(me, State::Joined);
+        let transport = SharedTransport {
+            me,
+            peers: (0..peers).map(|_| Remote::default()).collect(),
+            waiters: Waiters::new(Box::new([[0; 8]; _])),
+            watches: Mutex::new(Watches { heard: vec![(0, None); peers], ..Watches::default() }),
+            watched: AtomicU64::new(0),
+            spins,
+            heap: OnceLock::new(),
+            segment,
+        };
+        transport.wake_all();
+        Ok(transport)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Peer, &Remote)> {
+        (0..).map(Peer).zip(&self.peers)
+    }
+
+    fn remote(&self, peer: Peer) -> Result<&Remote, NetError> {
+        self.peers.get(peer.0 as usize).ok_or(NetError::NoPeer { found: peer, peers: self.peers.len() })
+    }
+
+    fn bell(&self) -> Doorbell<'_> {
+        self.segment.bell(self.me)
+    }
+
+    fn inbox(&self, from: Peer) -> Ring<'_> {
+        self.segment.ring(from, self.me)
+    }
+
+    /// Ends the waits of all processes, whose tickets are old now.
+    fn wake_all(&self) {
+        self.all().for_each(|(peer, _)| self.segment.bell(peer).wake());
+    }
+
+    fn send(&self, to: Peer, kind: Kind, parts: &[&[u8]]) -> Result<(), NetError> {
+        let remote = self.remote(to)?;
+        if let Some(loss) = remote.gone.get() {
+            return Err(NetError::Lost(Box::new(loss.clone())));
+        }
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if bytes > MAX_FRAME {
+            return Err(NetError::TooLong { to, bytes });
+        }
+        let mut sender = remote.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let posted = sender.post(self.segment.ring(self.me, to), kind, parts);
+        drop(sender);
+        match posted {
+            Ok(()) => {
+                self.segment.bell(to).ring();
+                Ok(())
+            }
+            Err(Refusal::Full) => Err(NetError::Full { to, bytes }),
+            Err(Refusal::Corrupt(read)) => {
+                let found =
+                    format!("it says that it has read {read} lines of its mailbox, which is not possible");
+                Err(NetError::Lost(Box::new(self.lose(to, remote, How::Protocol(found)).clone())))
+            }
+        }
+    }
+
+    /// Notes that a peer is gone, if it is not noted.
+    fn lose<'a>(&'a self, peer: Peer, remote: &'a Remote, how: How) -> &'a Loss {
+        let loss = remote.gone.get_or_init(|| Loss {
+            peer,
+            pid: remote.info.get().map(|info| info.pid),
+            host: remote.info.get().map(|info| info.host.clone()),
+            how,
+            last_heard: self.watches().heard[peer.0 as usize].1,
+        });
+        self.wake();
+        loss
+    }
+
+    fn watches(&self) -> MutexGuard<'_, Watches> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes some frames of a peer, and says whether there were any.
+    fn take(
+        &self,
+        from: Peer,
+        remote: &Remote,
+        buffer: &mut Buffer,
+        sink: &mut dyn FnMut(Peer, &[u8]),
+    ) -> bool {
+        let ring = self.inbox(from);
+        let start = remote.read.load(Relaxed);
+        // Once for all frames, also when the sink panics: the line is the sender's, too.
+        let mut reading = Reading { ring, at: start, remote };
+        for _ in 0..FRAMES {
+            let (kind, length) = match ring.look(reading.at) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(word) => {
+                    if !self.is_distrusted(remote) {
+                        let found = format!("its mailbox has the word {word:#018x} where a frame starts");
+                        self.lose(from, remote, How::Protocol(found));
+                    }
+                    break;
+                }
+            };
+            ring.copy(reading.at, length, buffer);
+            reading.at += lines_of(length);
+            remote.heard.store(remote.heard.load(Relaxed) + 1, Relaxed);
+            match kind {
+                Kind::Data => sink(from, &buffer.as_flattened()[..length]),
+                // A full mailbox is a sign of life, too, and a lost peer needs none.
+                Kind::Ping => drop(self.send(from, Kind::Pong, &[])),
+                Kind::Pong => {}
+            }
+        }
+        reading.at != start
+    }
+
+    fn is_distrusted(&self, remote: &Remote) -> bool {
+        remote.gone.get().is_some_and(|loss| matches!(loss.how, How::Protocol(_)))
+    }
+
+    /// Whether frames are there that were not taken. What a peer wrote that is not trusted is none.
+    fn has_frames(&self) -> bool {
+        self.all().any(|(from, remote)| self.has_frames_of(from, remote))
+    }
+
+    fn has_frames_of(&self, from: Peer, remote: &Remote) -> bool {
+        match self.inbox(from).look(remote.read.load(Relaxed)) {
+            Ok(frame) => frame.is_some(),
+            Err(_) => !self.is_distrusted(remote),
+        }
+    }
+
+    /// Looks for peers that joined, left or ended; not more often than [`WATCH_EVERY`]. Says whether one was lost.
+    fn watch(&self) -> bool {
+        let now = process::coarse_time();
+        let last = self.watched.load(Relaxed);
+        if now < last + WATCH_EVERY || self.watched.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        let mut lost: Vec<(Peer, How)> = Vec::new();
+        for (peer, _) in self.all().filter(|(_, remote)| remote.gone.get().is_none()) {
+            self.meet(peer);
+            match self.segment.state(peer) {
+                Ok(State::Left) => lost.push((peer, How::Left)),
+                Ok(_) => {}
+                Err(found) => lost.push((peer, How::Protocol(found))),
+            }
+        }
+        let mut watches = self.watches();
+        for ((_, remote), (heard, at)) in self.all().zip(&mut watches.heard) {
+            let count = remote.heard.load(Relaxed);
+            if *heard != count {
+                (*heard, *at) = (count, Some(Instant::now()));
+            }
+        }
+        let ended: Vec<(Peer, Option<ExitStatus>)> =
+            Watch::ended(watches.processes.iter().map(|(peer, watch)| (*peer, watch)));
+        watches.processes.retain(|(peer, _)| ended.iter().all(|(gone, _)| gone != peer));
+        drop(watches);
+        lost.extend(ended.into_iter().map(|(peer, status)| (peer, How::Ended(status))));
+        for (peer, how) in &lost {
+            self.lose(*peer, &self.peers[peer.0 as usize], how.clone());
+        }
+        !lost.is_empty()
+    }
+
+    /// Reads what a peer has said of itself, once it has, and watches its process from then on.
+    fn meet(&self, peer: Peer) -> Option<&PeerInfo> {
+        let remote = self.peers.get(peer.0 as usize)?;
+        if let Some(info) = remote.info.get() {
+            return Some(info);
+        }
+        if !matches!(self.segment.state(peer), Ok(State::Joined | State::Left)) {
+            return None;
+        }
+        let (entry, member) = match (self.segment.entry(peer), self.segment.assigned(peer)) {
+            (Ok(entry), Ok(member)) => (entry, member),
+            (Err(found), _) | (_, Err(found)) => {
+                self.lose(peer, remote, How::Protocol(found));
+                return None;
+            }
+        };
+        let Entry { host, pid, started, cpus } = entry;
+        let cpus = if member.cpus.is_empty() { cpus } else { member.cpus };
+        if peer != self.me && self.meet(self.me).is_some_and(|me| me.cpus != cpus) {
+            self.spins.store(true, Relaxed);
+        }
+        let mut watches = self.watches();
+        let mut gone = false;
+        let info = remote.info.get_or_init(|| {
+            if pid != std::process::id() {
+                match Watch::new(pid, started) {
+                    Ok(Some(watch)) => watches.processes.push((peer, watch)),
+                    Ok(None) => gone = true,
+                    // A system that does not let us watch it: its silence is all that can be noticed.
+                    Err(_) => {}
+                }
+            }
+            PeerInfo { host, pid, cpus, name: member.name }
+        });
+        drop(watches);
+        // A peer that left said so before it ended.
+        if gone && self.segment.state(peer) != Ok(State::Left) {
+            self.lose(peer, remote, How::Ended(None));
+        }
+        Some(info)
+    }
+}
+
+impl Transport for SharedTransport {
+    fn me(&self) -> Peer {
+        self.me
+    }
+
+    fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    fn info(&self, peer: Peer) -> Option<PeerInfo> {
+        self.meet(peer).cloned()
+    }
+
+    fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
+        self.send(to, Kind::Data, parts)
+    }
+
+    fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
+        let take = |buffer: &mut Box<Buffer>| {
+            let mut some = false;
+            for (from, remote) in self.all() {
+                some |= self.take(from, remote, buffer, sink);
+            }
+            if some { Progress::Some } else { Progress::Nothing }
+        };
+        self.waiters.turn(self.bell(), || self.has_frames(), take).unwrap_or(Progress::Busy)
+    }
+
+    fn ticket(&self) -> Ticket {
+        self.waiters.ticket(self.bell())
+    }
+
+    fn wait(&self, ticket: Ticket, until: Option<Instant>) {
+        let is_due = || self.waiters.is_due(self.bell(), ticket, || self.has_frames());
+        // Before the first look at the clock, which takes as long as an answer does.
+        if is_due() {
+            return;
+        }
+        let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
+        let spin_end = Instant::now() + spin;
+        let looks = (64 / self.peers.len()).max(1);
+        let now = loop {
+            for _ in 0..looks {
+                if is_due() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return;
+            }
+            if now >= spin_end {
+                break now;
+            }
+        };
+        if self.watch() {
+            return;
+        }
+        let rest = until.map_or(SLEEP, |until| (until - now).min(SLEEP));
+        self.waiters.sleep(self.bell(), ticket, Some(rest), || self.has_frames());
+        self.watch();
+    }
+
+    fn wake(&self) {
+        self.waiters.wake(self.bell());
+    }
+
+    fn lost(&self, peer: Peer) -> Option<Loss> {
+        let remote = self.peers.get(peer.0 as usize)?;
+        if remote.gone.get().is_none() {
+            self.watch();
+        }
+        let loss = remote.gone.get()?;
+        if !remote.told.load(Acquire) {
+            if self.has_frames_of(peer, remote) {
+                return None;
+            }
+            remote.told.store(true, Release);
+        }
+        Some(loss.clone())
+    }
+
+    fn ping(&self, to: Peer) -> Result<(), NetError> {
+        self.send(to, Kind::Ping, &[])
+    }
+
+    fn heard(&self, from: Peer) -> u64 {
+        self.peers.get(from.0 as usize).map_or(0, |remote| remote.heard.load(Relaxed))
+    }
+
+    fn heap(&self) -> Option<&SharedHeap> {
+        Some(self.heap.get_or_init(|| SharedHeap::new(self.segment.arena(self.me))))
+    }
+
+    fn memory(&self, of: Peer) -> Option<SharedMemory> {
+        ((of.0 as usize) < self.peers.len()).then(|| self.segment.arena(of))
+    }
+}
+
+/// What was read of a mailbox.
+struct Reading<'a> {
+    ring: Ring<'a>,
+    at: u64,
+    remote: &'a Remote,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if self.at != self.remote.read.load(Relaxed) {
+            self.remote.read.store(self.at, Relaxed);
+            self.ring.release(self.at);
+        }
+    }
+}
+
+impl Drop for SharedTransport {
+    fn drop(&mut self) {
+        self.segment.set_state(self.me, State::Left);
+        self.wake_all();
+    }
+}
+
+impl std::fmt::Debug for SharedTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SharedTransport({} of {})", self.me, self.peers.len())
+    }
+}
+
+/// A world inside this process: one endpoint per peer, each for a thread or more. For tests, and for programs
+/// whose parts talk as if they were processes.
+///
+/// # Errors
+/// If the system refuses the memory, or there are no peers or more than [`MAX_PEERS`](crate::MAX_PEERS).
+pub fn local(peers: usize) -> Result<Vec<SharedTransport>, NetError> {
+    let members: Vec<Member> =
+        (0..peers).map(|i| Member { name: format!("local {i}"), cpus: vec![] }).collect();
+    let segment = Arc::new(world::anonymous(&members, LOCAL_ARENA)?);
+    (0..).map(Peer).take(peers).map(|me| SharedTransport::new(Arc::clone(&segment), me)).collect()
+}

@@ -1,0 +1,208 @@
+//! The transport inside one process.
+
+use flash_net::{MAX_FRAME, NetError, Peer, Progress, SharedTransport, Transport, local};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+fn pair() -> [SharedTransport; 2] {
+    local(2).unwrap().try_into().unwrap()
+}
+
+/// All frames that are there now.
+fn take(transport: &SharedTransport) -> Vec<(Peer, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while transport.progress(&mut |from, frame| frames.push((from, frame.to_vec()))) == Progress::Some {}
+    frames
+}
+
+#[test]
+fn frames_come_whole_and_in_order() {
+    let [a, b] = pair();
+    let frames: Vec<Vec<u8>> = [0, 1, 7, 8, 9, 55, 56, 57, 112, 113, 4095]
+        .map(|length| (0..length).map(|i| i as u8).collect())
+        .into();
+    for frame in &frames {
+        a.post(Peer(1), frame).unwrap();
+    }
+    let expected: Vec<_> = frames.into_iter().map(|frame| (Peer(0), frame)).collect();
+    assert_eq!(take(&b), expected);
+    assert_eq!(take(&a), []);
+}
+
+#[test]
+fn the_parts_of_a_frame_are_put_together() {
+    let [a, b] = pair();
+    a.post_parts(Peer(1), &[b"head", b"", &[7; 100], b"tail"]).unwrap();
+    assert_eq!(take(&b), [(Peer(0), [&b"head"[..], &[7; 100], b"tail"].concat())]);
+}
+
+#[test]
+fn a_full_mailbox_is_an_answer_and_loses_nothing() {
+    let [a, b] = pair();
+    let mut sent = 0_u64;
+    let error = loop {
+        match a.post(Peer(1), &sent.to_ne_bytes()) {
+            Ok(()) => sent += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, NetError::Full { to: Peer(1), bytes: 8 }), "{error}");
+    assert_eq!(sent, 1024);
+    let got: Vec<u64> =
+        take(&b).into_iter().map(|(_, frame)| u64::from_ne_bytes(frame.try_into().unwrap())).collect();
+    assert_eq!(got, (0..1024).collect::<Vec<_>>());
+    a.post(Peer(1), b"again").unwrap();
+    assert_eq!(take(&b), [(Peer(0), b"again".to_vec())]);
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused() {
+    let [a, b] = pair();
+    a.post(Peer(1), &[1; MAX_FRAME]).unwrap();
+    let error = a.post(Peer(1), &[1; MAX_FRAME + 1]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a frame to peer 1 has 4129 bytes, expected at most 4128: send it in pieces or through shared memory"
+    );
+    let error = a.post(Peer(2), b"").unwrap_err();
+    assert_eq!(error.to_string(), "there is no peer 2: this world has peers 0 to 1");
+    assert_eq!(take(&b).len(), 1);
+}
+
+#[test]
+fn a_peer_may_send_to_itself() {
+    let [a, _b] = pair();
+    a.post(Peer(0), b"me").unwrap();
+    assert_eq!(take(&a), [(Peer(0), b"me".to_vec())]);
+}
+
+#[test]
+fn the_sink_may_send_and_a_second_taker_is_told_busy() {
+    let [a, b] = pair();
+    a.post(Peer(1), b"ask").unwrap();
+    let mut calls = 0;
+    b.progress(&mut |from, _| {
+        calls += 1;
+        assert_eq!(b.progress(&mut |_, _| unreachable!("a call in a call")), Progress::Busy);
+        b.post(from, b"answer").unwrap();
+    });
+    assert_eq!(calls, 1);
+    assert_eq!(take(&a), [(Peer(1), b"answer".to_vec())]);
+}
+
+#[test]
+fn a_sink_that_panics_loses_its_frame_only() {
+    let [a, b] = pair();
+    for i in 0..1024_u64 {
+        a.post(Peer(1), &i.to_ne_bytes()).unwrap();
+    }
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        b.progress(&mut |_, _| std::panic::resume_unwind(Box::new("a sink")));
+    }));
+    assert!(panicked.is_err());
+    a.post(Peer(1), b"there is room for one more").unwrap();
+    assert_eq!(take(&b).len(), 1024);
+}
+
+#[test]
+fn a_peer_that_leaves_is_lost_after_its_last_frame() {
+    let [a, b] = pair();
+    a.post(Peer(1), b"last words").unwrap();
+    drop(a);
+    std::thread::sleep(Duration::from_millis(10));
+    assert!(b.lost(Peer(0)).is_none());
+    assert_eq!(take(&b).len(), 1);
+    let loss = b.lost(Peer(0)).expect("it has left");
+    assert!(loss.to_string().contains("has left"), "{loss}");
+    assert!(matches!(b.post(Peer(0), b""), Err(NetError::Lost(_))));
+}
+
+#[test]
+fn an_old_ticket_does_not_wait() {
+    let [a, _b] = pair();
+    let ticket = a.ticket();
+    a.wake();
+    a.wait(ticket, None);
+}
+
+#[test]
+fn a_wait_ends_at_its_time() {
+    let [a, _b] = pair();
+    let until = Instant::now() + Duration::from_millis(30);
+    while Instant::now() < until {
+        a.wait(a.ticket(), Some(until));
+    }
+}
+
+/// Several threads wait for numbers that only one of them can take from the mailbox at a time.
+#[test]
+fn threads_that_wait_for_each_others_frames_all_get_them() {
+    const THREADS: usize = 3;
+    let rounds = if cfg!(miri) { 20 } else { 3_000 };
+    let [a, b] = pair();
+    let stop = AtomicBool::new(false);
+    let got: Vec<AtomicUsize> = (0..THREADS).map(|_| AtomicUsize::new(0)).collect();
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..THREADS)
+            .map(|i| {
+                let (a, got) = (&a, &got);
+                scope.spawn(move || {
+                    for round in 1..=rounds {
+                        a.post(Peer(1), &[i as u8]).unwrap();
+                        loop {
+                            let ticket = a.ticket();
+                            if got[i].load(Ordering::Acquire) == round {
+                                break;
+                            }
+                            match a.progress(&mut |_, frame| {
+                                got[frame[0] as usize].fetch_add(1, Ordering::Release);
+                            }) {
+                                Progress::Some => a.wake(),
+                                _ => a.wait(ticket, None),
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let echo = scope.spawn(|| {
+            while !stop.load(Ordering::Acquire) {
+                let ticket = b.ticket();
+                let mut frames = Vec::new();
+                if b.progress(&mut |from, frame| frames.push((from, frame.to_vec()))) == Progress::Nothing
+                    && !stop.load(Ordering::Acquire)
+                {
+                    b.wait(ticket, None);
+                }
+                frames.iter().for_each(|(from, frame)| b.post(*from, frame).unwrap());
+            }
+        });
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        stop.store(true, Ordering::Release);
+        b.wake();
+        echo.join().unwrap();
+    });
+    assert!(got.iter().all(|got| got.load(Ordering::Acquire) == rounds));
+}
+
+#[test]
+fn memory_of_one_peer_is_seen_by_the_other() {
+    let [a, b] = pair();
+    let heap = a.heap().unwrap();
+    let block = heap.alloc(100_000, 64).unwrap();
+    assert_eq!((block.offset % 4096, block.bytes), (0, 102_400));
+    let mine = heap.memory().pointer(block.offset, block.bytes).unwrap();
+    // SAFETY: the block is in use by this test alone.
+    unsafe { mine.add(99_999).write(42) };
+    let memory = b.memory(Peer(0)).unwrap();
+    let theirs = memory.pointer(block.offset, block.bytes).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { theirs.add(99_999).read() }, 42);
+    assert_eq!(heap.memory().find(mine, 100_000), Some(block.offset));
+    assert_eq!(heap.memory().find(std::ptr::from_ref(&block).cast(), 1), None);
+    assert!(memory.pointer(memory.bytes() - 1, 2).is_err() && memory.pointer(u64::MAX, 2).is_err());
+    heap.free(block.offset).unwrap();
+    assert!(matches!(heap.free(block.offset), Err(NetError::NotABlock { .. })));
+    // SAFETY: the memory is still mapped.
+    assert_eq!(unsafe { theirs.add(99_999).read() }, 0);
+}
