@@ -46,6 +46,12 @@ pub unsafe trait Backend: Sized + 'static {
         None
     }
 
+    /// If this process was started to serve its devices to another one: the function that does it, see
+    /// [`abi::agent::Agent`].
+    fn agent() -> Option<fn() -> Result<(), Failure>> {
+        None
+    }
+
     /// Changes whenever devices come or go. It is asked when a program makes a runtime, so it must be quick.
     fn generation() -> u64 {
         0
@@ -128,6 +134,48 @@ pub struct DeviceInfo {
 /// A number; JSON has null for one that is not finite.
 fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(<Option<f64> as serde::Deserialize>::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+impl DeviceInfo {
+    /// What a device said.
+    ///
+    /// # Safety
+    /// The texts are readable.
+    pub unsafe fn from_abi(raw: &abi::DeviceInfo) -> DeviceInfo {
+        let flag = |flag: u32| raw.flags & flag != 0;
+        // SAFETY: the caller vouches.
+        unsafe {
+            let targets = raw.targets.text();
+            DeviceInfo {
+                class: match raw.class {
+                    abi::CLASS_CPU => Class::Cpu,
+                    abi::CLASS_GPU => Class::Gpu,
+                    abi::CLASS_FPGA => Class::Fpga,
+                    _ => Class::Other,
+                },
+                emulated: flag(abi::DEVICE_EMULATED),
+                test: flag(abi::DEVICE_TEST),
+                host_memory: flag(abi::DEVICE_HOST_MEMORY),
+                threads: raw.threads,
+                name: raw.name.text(),
+                vendor: raw.vendor.text(),
+                version: raw.version.text(),
+                physical_id: raw.physical_id.text(),
+                rate_hint: raw.rate_hint,
+                memory_bytes: raw.memory_bytes,
+                features: raw.features.text(),
+                targets: targets
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|t| !t.is_empty())
+                    .map(str::to_owned)
+                    .collect(),
+                suffix: raw.suffix.text(),
+                synchronous: flag(abi::DEVICE_SYNCHRONOUS),
+                runs_functions: flag(abi::DEVICE_RUNS_FUNCTIONS),
+            }
+        }
+    }
 }
 
 impl Default for DeviceInfo {

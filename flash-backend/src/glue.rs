@@ -27,6 +27,7 @@ inventory::collect!(BackendEntry);
 pub struct Instance<B: Backend> {
     api: OnceLock<BackendApi>,
     workers: workers::Slot,
+    agent: OnceLock<abi::agent::Agent>,
     /// What it has found so far. The lock is held while it looks for devices.
     found: Mutex<Vec<&'static Found<B>>>,
 }
@@ -59,7 +60,12 @@ impl<B: Backend> Instance<B> {
     /// Empty.
     #[allow(clippy::new_without_default)] // only for statics
     pub const fn new() -> Instance<B> {
-        Instance { api: OnceLock::new(), workers: OnceLock::new(), found: Mutex::new(Vec::new()) }
+        Instance {
+            api: OnceLock::new(),
+            workers: OnceLock::new(),
+            agent: OnceLock::new(),
+            found: Mutex::new(Vec::new()),
+        }
     }
 
     pub(crate) fn workers(&self) -> &workers::Slot {
@@ -179,6 +185,20 @@ impl<B: Backend> Devices<B> {
         self.cells.extend(new.into_iter().map(cell));
         (self.generation, self.raw) = (generation, pointers(&self.cells));
     }
+}
+
+/// The extension `agent`.
+pub(crate) fn agent<B: BackendStatic>() -> *const c_void {
+    let made = B::instance().agent.get_or_init(|| abi::agent::Agent {
+        struct_size: size_of::<abi::agent::Agent>() as u32,
+        is_agent: u32::from(caught(B::agent).ok().flatten().is_some()),
+        serve: Some(serve::<B>),
+    });
+    std::ptr::from_ref(made).cast()
+}
+
+unsafe extern "C" fn serve<B: BackendStatic>() -> *mut abi::Error {
+    entry("serve", || B::agent().map_or(Ok(()), |serve| serve()))
 }
 
 /// A list for the host, which lives for ever: there is one per change.

@@ -1,8 +1,9 @@
 //! Threads of a backend that run work of the host: the trait that a backend implements, and the extension
 //! `workers` made from it.
 
-use crate::glue::BackendStatic;
+use crate::glue::{self, BackendStatic};
 use crate::panics::caught;
+use flash_types::abi::agent::AGENT_EXTENSION;
 use flash_types::abi::{self, Str, workers::WORKERS_EXTENSION};
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -60,7 +61,11 @@ impl HostWork {
 /// The extensions of a backend in Rust.
 pub(crate) unsafe extern "C" fn get_extension<B: BackendStatic>(name: Str, version: u32) -> *const c_void {
     // SAFETY: the caller's text lives for the call.
-    if unsafe { name.as_str() } != WORKERS_EXTENSION || version != 1 {
+    let name = unsafe { name.as_str() };
+    if name == AGENT_EXTENSION && version == 1 {
+        return glue::agent::<B>();
+    }
+    if name != WORKERS_EXTENSION || version != 1 {
         return std::ptr::null();
     }
     let made = caught(|| {

@@ -8,6 +8,7 @@ mod doctor;
 mod list;
 mod look;
 mod replay;
+mod run;
 mod topology;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +34,7 @@ Examples:
   flash list --json | jq '.backends[].key'     the same for programs
   flash topology --svg machine.svg             processors, caches, memories, devices: text and a picture
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
+  flash run -n 4 -- nbody --runtime RANK       a program with the devices of three processes beside it
   flash conformance MY_ACCEL                   does a backend do what it must?
   flash conformance MY_ACCEL --check copied    one check, in this process: for a debugger
   nbody --bodies 1024 --record nbody.flash     a program that writes its pipeline with its data
@@ -153,6 +155,27 @@ enum Command {
         #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
         time_limit: Duration,
     },
+    /// Run a program whose runtime key RANK has the devices of other processes.
+    ///
+    /// Starts the program as so many processes of this machine, and divides the processors among them; where
+    /// there are more processes than processors, these are shared. The first process, rank 0, runs the program.
+    /// Each other one becomes an agent when its program asks for its first runtime: it serves its devices to
+    /// rank 0, and ends with it. RANK is all devices of all agents, RANK:2 those of rank 2, RANK:2/ALL_CPU:0
+    /// one of them, RANK:gpu all of a class; ALL_ACCEL are the best devices of all ranks, rank 0's too.
+    ///
+    /// What agents print comes out with what the program prints: what a program does before its first runtime,
+    /// each of them does. Arrays are in memory that all share. An agent that ends early is reported; what ran
+    /// on it fails.
+    ///
+    /// Exit status: the program's, or 128 and the signal that ended it.
+    Run {
+        /// Processes, that of the program included.
+        #[arg(short = 'n', long, value_name = "N", value_parser = ranks)]
+        ranks: usize,
+        /// The program and its arguments.
+        #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+        program: Vec<OsString>,
+    },
     /// Run the suite that every backend must pass.
     ///
     /// Tests each device of the runtime key, and the first together with each other one, through the
@@ -248,6 +271,13 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+fn ranks(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(ranks) if (1..=flash_net::MAX_PEERS).contains(&ranks) => Ok(ranks),
+        _ => Err(format!("expected a number of processes from 1 to {}", flash_net::MAX_PEERS)),
+    }
+}
+
 fn tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
@@ -278,6 +308,10 @@ fn main() -> ExitCode {
             let question = topology::Question { json, svg, with, needs, limit: time_limit };
             topology::run(&question).and_then(|(text, met)| print(&text).map(|()| met))
         }
+        Command::Run { ranks, program } => match run::run(&run::Question { ranks, program }) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
         Command::Conformance { key, worker: Some(first), .. } => conformance::worker(&key, first),
         Command::Conformance { key, check, time_limit, json, .. } => {
             let question = conformance::Question { key: &key, json, limit: time_limit };

@@ -76,6 +76,10 @@ pub use flash_core as __core;
 #[doc(hidden)]
 pub use flash_backend_cpu as __cpu;
 
+#[cfg(feature = "ranks")]
+#[doc(hidden)]
+pub use flash_backend_ranks as __ranks;
+
 /// What some errors say in detail.
 pub mod error {
     pub use flash_core::{DeviceMemoryError, KeyError, LaunchError, NoImplementation, PartError};

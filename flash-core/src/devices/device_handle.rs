@@ -6,7 +6,7 @@ use super::registry::RegisteredImplementation;
 use super::reports::{DeviceReport, SpaceReport};
 use super::{loader, spaces, take_error, words};
 use crate::error::Error;
-use flash_backend::{Class, DeviceInfo, cpu_has, has_library};
+use flash_backend::{DeviceInfo, cpu_has, has_library};
 use flash_types::Code;
 use flash_types::abi::{self, BackendApi, Implementation, MemorySpace, Str};
 use flash_types::descriptor::KernelDescriptor;
@@ -69,7 +69,7 @@ impl DeviceHandle {
         // for ever.
         let mut info = unsafe {
             take_error(slot(raw, &mut info)).map_err(words)?;
-            device_info(&info)
+            DeviceInfo::from_abi(&info)
         };
         if info.targets.is_empty() {
             // SAFETY: strings of a vtable live for ever.
@@ -250,44 +250,5 @@ fn check_events(id: &str, api: &BackendApi) -> Result<(), String> {
             "{id} may work on after `submit` (it lacks the flag FLASH_DEVICE_SYNCHRONOUS), and its backend lacks the \
              slot `{slot}`: set the flag, if work is done when `submit` returns, or add the slot"
         )),
-    }
-}
-
-/// # Safety
-/// What a device of a checked vtable said.
-unsafe fn device_info(raw: &abi::DeviceInfo) -> DeviceInfo {
-    let flag = |flag: u32| raw.flags & flag != 0;
-    // SAFETY: strings of a device live for ever.
-    unsafe {
-        DeviceInfo {
-            class: match raw.class {
-                abi::CLASS_CPU => Class::Cpu,
-                abi::CLASS_GPU => Class::Gpu,
-                abi::CLASS_FPGA => Class::Fpga,
-                _ => Class::Other,
-            },
-            emulated: flag(abi::DEVICE_EMULATED),
-            test: flag(abi::DEVICE_TEST),
-            host_memory: flag(abi::DEVICE_HOST_MEMORY),
-            threads: raw.threads,
-            name: raw.name.text(),
-            vendor: raw.vendor.text(),
-            version: raw.version.text(),
-            physical_id: raw.physical_id.text(),
-            rate_hint: raw.rate_hint,
-            memory_bytes: raw.memory_bytes,
-            features: raw.features.text(),
-            targets: raw
-                .targets
-                .text()
-                .split(',')
-                .map(str::trim)
-                .filter(|t| !t.is_empty())
-                .map(str::to_owned)
-                .collect(),
-            suffix: raw.suffix.text(),
-            synchronous: flag(abi::DEVICE_SYNCHRONOUS),
-            runs_functions: flag(abi::DEVICE_RUNS_FUNCTIONS),
-        }
     }
 }

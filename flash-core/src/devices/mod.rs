@@ -5,6 +5,7 @@
 //! (`loader.rs`); their devices are looked for when they are first needed (`registry.rs`), and each is a
 //! [`DeviceHandle`] from then on.
 
+pub(crate) mod agent;
 pub(crate) mod catalog;
 mod device_handle;
 mod elf;

@@ -176,6 +176,11 @@ impl Registry {
         self.backends.iter().filter_map(|backend| self.probe(backend).ok()).flatten()
     }
 
+    /// The vtables of all backends, checked.
+    pub(super) fn apis(&self) -> impl Iterator<Item = &'static BackendApi> {
+        self.backends.iter().map(|backend| backend.loaded.api)
+    }
+
     /// The threads of the first backend that run work of the host.
     pub fn workers(&self) -> Option<&'static abi::workers::Workers> {
         self.backends.iter().find_map(|backend| {
@@ -286,9 +291,11 @@ impl Registry {
             .probe(backend)
             .map_err(|why| self.key_error(key, format!("`{name}` is unavailable: {why}")))?;
         let Some(suffix) = suffix else {
-            return match devices.is_empty() {
-                true => Err(self.key_error(key, format!("`{name}` has no devices"))),
-                false => Ok(devices),
+            // A backend that resolves keys may have a choice for its own alone.
+            return match self.selected(backend, "") {
+                Some(Ok(chosen)) if !chosen.is_empty() => Ok(chosen),
+                _ if devices.is_empty() => Err(self.key_error(key, format!("`{name}` has no devices"))),
+                _ => Ok(devices),
             };
         };
         let there = || {

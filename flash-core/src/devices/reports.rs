@@ -5,6 +5,7 @@
 //! program may look at every file in a process of its own ([`entries`], [`list_file`]) and put the answers
 //! together ([`combined`]).
 
+use super::agent;
 use super::catalog::Catalog;
 use super::loader::{self, Outcome, refused};
 use super::registry::Registry;
@@ -178,7 +179,9 @@ pub(super) fn entries_of(path: &std::ffi::OsStr) -> Vec<Entry> {
 /// Everything that the default context has found: [`Context::list`](crate::Context::list). A plugin that ends
 /// or stops the process does so.
 pub fn list() -> Vec<BackendReport> {
-    Catalog::of_process().registry().report()
+    let registry = Catalog::of_process().registry();
+    agent::serve_if_one(registry);
+    registry.report()
 }
 
 /// What a plugin file brings by itself, under the settings of the default context, or what is linked into the

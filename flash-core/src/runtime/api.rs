@@ -8,7 +8,7 @@ use super::options::Options;
 use super::preload::{self, Definitions};
 use super::state::Runtime;
 use super::submission::Submission;
-use crate::devices::DeviceHandle;
+use crate::devices::{DeviceHandle, agent};
 use crate::error::Error;
 use crate::memory::IntoShape;
 use flash_backend::fork::Section;
@@ -46,6 +46,7 @@ impl Context {
     /// [`Error::Key`] lists the available keys and, for each plugin found but not usable, the reason.
     /// [`Error::Forked`] in a child of `fork`, if its parent looked for devices or made plans at that moment.
     pub fn runtime(&self, key: &str) -> Result<RuntimeObj, Error> {
+        agent::serve_if_one(self.registry());
         let _section = Section::enter()?;
         crate::memory::state::agree();
         let devices = self.registry().resolve(key)?;

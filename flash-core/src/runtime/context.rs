@@ -5,9 +5,9 @@
 //! its budget, and the order of pipelines. So a memory may be used in several contexts.
 
 use super::plans::PlanTables;
-use crate::devices::BackendReport;
 use crate::devices::catalog::Catalog;
 use crate::devices::registry::Registry;
+use crate::devices::{BackendReport, agent};
 use crate::error::Error;
 use crate::settings::Settings;
 use flash_backend::settings::Values;
@@ -63,6 +63,7 @@ impl Context {
     /// Everything that was found, for people to read: plugins, backends, devices, implementations. Looks for
     /// all devices.
     pub fn list(&self) -> Vec<BackendReport> {
+        agent::serve_if_one(self.registry());
         self.registry().report()
     }
 

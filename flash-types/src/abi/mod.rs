@@ -13,6 +13,7 @@
 //!
 //! `include/flash_backend.h` is made from this module.
 
+pub mod agent;
 pub mod space;
 pub mod workers;
 

@@ -1,0 +1,272 @@
+//! The agent's side: a process that serves its devices to a controller.
+//!
+//! One thread takes requests and answers them. What may take long it gives to the device's worker thread: a
+//! launch, unless its kernel is known to be short and the worker is idle; a copy, and what compiles. So it always
+//! hears of launches that are to stop, and that the controller has gone. Answers come from any thread.
+//!
+//! An agent ends with its controller. Nothing of a device outlives it.
+
+mod device;
+mod library;
+
+use crate::controller::endpoint;
+use crate::wire::{self, Answer, Head, Kind, Request, bad};
+use device::{Kernel, LocalDevice};
+use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
+use flash_backend::{Code, Failure};
+use flash_net::{NetError, Peer, Progress, SharedMemory, SharedTransport, Transport};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The controller is peer 0.
+const CONTROLLER: Peer = Peer(0);
+
+/// An agent, for as long as its process lives: threads of backends answer through it.
+pub(crate) struct Agent {
+    transport: SharedTransport,
+    memory: SharedMemory,
+    devices: Vec<LocalDevice>,
+    kernels: Mutex<HashMap<u32, Arc<Kernel>>>,
+    /// The flags of launches that have not ended, by the numbers of their requests.
+    running: Mutex<HashMap<u32, Arc<AtomicU32>>>,
+    /// Bodies of answers that the controller has not read.
+    lent: Mutex<HashSet<u64>>,
+}
+
+/// Serves the devices of this process's registry until the controller has gone or says that it is done.
+///
+/// # Errors
+/// If this process is in no world, or the controller is of another version.
+pub(crate) fn serve() -> Result<(), Failure> {
+    let unavailable = |why: String| Failure::new(Code::Unavailable, why);
+    let transport = endpoint(true).map_err(unavailable)?;
+    let memory = transport.memory(CONTROLLER);
+    let memory =
+        memory.ok_or_else(|| unavailable("the controller shares no memory with this process".into()))?;
+    let agent: &'static Agent = Box::leak(Box::new(Agent {
+        transport,
+        memory,
+        devices: device::all()?,
+        kernels: Mutex::default(),
+        running: Mutex::default(),
+        lent: Mutex::default(),
+    }));
+    agent.run()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Frames that were taken, one after the other.
+#[derive(Default)]
+struct Frames {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Agent {
+    fn run(&'static self) -> Result<(), Failure> {
+        let mut frames = Frames::default();
+        loop {
+            let ticket = self.transport.ticket();
+            frames.bytes.clear();
+            frames.ends.clear();
+            let progress = self.transport.progress(&mut |from, frame| {
+                if from == CONTROLLER {
+                    frames.bytes.extend_from_slice(frame);
+                    frames.ends.push(frames.bytes.len());
+                }
+            });
+            let mut begin = 0;
+            for end in frames.ends.drain(..) {
+                if let ControlFlow::Break(outcome) = self.take(&frames.bytes[begin..end]) {
+                    return outcome;
+                }
+                begin = end;
+            }
+            if !matches!(progress, Progress::Some) {
+                if self.transport.lost(CONTROLLER).is_some() {
+                    return Ok(());
+                }
+                self.transport.wait(ticket, None);
+            }
+        }
+    }
+
+    fn take(&'static self, frame: &[u8]) -> ControlFlow<Result<(), Failure>> {
+        let Ok((head, rest)) = Head::split(frame) else { return ControlFlow::Continue(()) };
+        if head.kind != Kind::Request {
+            return ControlFlow::Continue(());
+        }
+        let done = wire::body(&self.transport, CONTROLLER, head, rest).and_then(|(body, _)| {
+            // What is asked for borrows the body.
+            Ok(match wire::decode(&body)? {
+                Request::Bye => ControlFlow::Break(Ok(())),
+                request => {
+                    self.serve(head.number, request)?;
+                    ControlFlow::Continue(())
+                }
+            })
+        });
+        done.unwrap_or_else(|failure| {
+            self.answer_failure(head.number, &failure);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Does what is asked, or begins it. An error is the answer.
+    fn serve(&'static self, number: u32, request: Request<'_>) -> Result<(), Failure> {
+        let done = || self.answer(number, &Answer::Done { start: 0, end: 0 });
+        match request {
+            Request::Hello { version, abi } => {
+                let (ours, our_abi) = (wire::VERSION, [ABI_MAJOR, ABI_MINOR]);
+                if (version, abi) != (ours, our_abi) {
+                    return Err(bad(format!(
+                        "expected version {ours} and plugin interface {our_abi:?}, found {version} and {abi:?}"
+                    )));
+                }
+                let devices = self.devices.iter().map(LocalDevice::remote).collect::<Result<_, _>>()?;
+                self.answer(number, &Answer::Devices(devices));
+            }
+            Request::Prepare { device, kernel, implementation } => {
+                let (device, implementation) = (self.device(device)?, library::of(&implementation)?);
+                device.later(move || {
+                    let prepared = device.prepare(implementation);
+                    match prepared {
+                        Ok(prepared) => {
+                            lock(&self.kernels).insert(kernel, Arc::new(prepared));
+                            self.answer(number, &Answer::Done { start: 0, end: 0 });
+                        }
+                        Err(failure) => self.answer_failure(number, &failure),
+                    }
+                });
+            }
+            Request::Release { device, kernel } => {
+                self.device(device)?;
+                let released = lock(&self.kernels).remove(&kernel);
+                drop(released);
+            }
+            Request::Preload { device, implementation } => {
+                let (device, implementation) = (self.device(device)?, library::of(&implementation)?);
+                device.later(move || {
+                    device.preload(implementation);
+                    self.answer(number, &Answer::Done { start: 0, end: 0 });
+                });
+            }
+            Request::Submit { device, kernel, launch } => {
+                let device = self.device(device)?;
+                let kernel = lock(&self.kernels).get(&kernel).cloned();
+                let kernel = kernel.filter(|kernel| kernel.is_of(device));
+                let kernel =
+                    kernel.ok_or_else(|| bad("a launch of a kernel that was not prepared".into()))?;
+                self.launch(number, device, kernel, wire::owned(&launch, &device.bounds(&self.memory))?);
+            }
+            Request::Cancel { number } => {
+                if let Some(flag) = lock(&self.running).get(&number) {
+                    flag.store(1, Relaxed);
+                }
+            }
+            Request::Alloc { device, space, buffer, bytes } => {
+                self.device(device)?.alloc(space, buffer, bytes)?;
+                done();
+            }
+            Request::Free { device, buffer } => self.device(device)?.free(buffer),
+            Request::Clear { device, buffer } => {
+                let device = self.device(device)?;
+                let buffer = device.held(buffer)?;
+                device.later(move || self.answer_outcome(number, buffer.clear()));
+            }
+            Request::Copy { device, from, to, shape } => {
+                let device = self.device(device)?;
+                let copy = device.copy(&self.memory, from, to, shape)?;
+                device.later(move || self.answer_outcome(number, copy.run()));
+            }
+            Request::Query { device, key } => {
+                let text = self.device(device)?.query(key)?;
+                self.answer(number, &Answer::Text(text.into()));
+            }
+            Request::Has { device, kind, name } => {
+                let has = self.device(device)?.has(kind, name);
+                self.answer(number, &Answer::Yes(has));
+            }
+            Request::Read { offset } => {
+                if lock(&self.lent).remove(&offset)
+                    && let Some(heap) = self.transport.heap()
+                {
+                    let _ = heap.free(offset);
+                }
+            }
+            Request::Bye => {}
+        }
+        Ok(())
+    }
+
+    fn device(&'static self, number: u32) -> Result<&'static LocalDevice, Failure> {
+        let found = self.devices.get(number as usize);
+        found.ok_or_else(|| bad(format!("device {number} of {}", self.devices.len())))
+    }
+
+    /// Runs a launch here if it is short, else on the device's worker.
+    fn launch(
+        &'static self,
+        number: u32,
+        device: &'static LocalDevice,
+        kernel: Arc<Kernel>,
+        launch: wire::OwnedLaunch,
+    ) {
+        let flag = Arc::new(AtomicU32::new(0));
+        lock(&self.running).insert(number, flag.clone());
+        let items = launch.space().items;
+        let (is_short, kernel_of) = (kernel.is_short(items), kernel.clone());
+        let run = move || {
+            let start = Instant::now();
+            let over = move |outcome: Result<(u64, u64), Failure>| {
+                lock(&self.running).remove(&number);
+                match outcome {
+                    Ok((start, end)) => self.answer(number, &Answer::Done { start, end }),
+                    Err(failure) => self.answer_failure(number, &failure),
+                }
+            };
+            device.submit(&kernel, launch, flag, over);
+            kernel.took(items, start.elapsed());
+        };
+        // Devices with queues of their own return at once.
+        match is_short && device.is_idle() || !kernel_of.is_synchronous() {
+            true => run(),
+            false => device.later(run),
+        }
+    }
+
+    fn answer_outcome(&self, number: u32, outcome: Result<(), Failure>) {
+        match outcome {
+            Ok(()) => self.answer(number, &Answer::Done { start: 0, end: 0 }),
+            Err(failure) => self.answer_failure(number, &failure),
+        }
+    }
+
+    fn answer_failure(&self, number: u32, failure: &Failure) {
+        self.answer(number, &Answer::Failed { code: failure.code.raw(), text: (&*failure.text).into() });
+    }
+
+    /// Sends an answer. Waits for room; a controller that has gone needs none.
+    fn answer(&self, number: u32, answer: &Answer<'_>) {
+        loop {
+            let ticket = self.transport.ticket();
+            match wire::send(&self.transport, CONTROLLER, (number, Kind::Answer), answer) {
+                Ok(lent) => {
+                    lock(&self.lent).extend(lent.map(|lent| lent.offset));
+                    return;
+                }
+                Err(NetError::Full { .. }) => {
+                    self.transport.wait(ticket, Some(Instant::now() + Duration::from_millis(1)));
+                }
+                Err(_) => return,
+            }
+        }
+    }
+}

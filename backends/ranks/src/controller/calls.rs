@@ -1,0 +1,237 @@
+//! Requests that wait for their answers.
+//!
+//! A fixed number of entries is the credit of all agents together: a thread that finds none free takes answers
+//! until there is one. An entry belongs to whoever sent its request until it has taken the outcome, or has left
+//! it; its number changes with every request, so that a late answer finds nothing.
+
+use crate::wire::Lent;
+use flash_backend::Failure;
+use flash_net::Peer;
+use std::sync::atomic::{
+    AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Requests in flight at most.
+const ENTRIES: usize = 1024;
+
+/// What an agent has answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// When it began and ended, in nanoseconds of the agent's clock.
+    Done(u64, u64),
+    Devices(Vec<crate::wire::RemoteDevice>),
+    Text(String),
+    Yes(bool),
+}
+
+pub(crate) type Outcome = Result<Reply, Failure>;
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+
+pub(crate) struct Calls {
+    entries: Box<[Entry]>,
+    /// Where to look for a free one next.
+    next: AtomicUsize,
+}
+
+/// The number of a request: its entry, and how often that was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number(pub u32);
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+const ANSWERED: u32 = 2;
+
+struct Entry {
+    state: AtomicU32,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    number: u32,
+    to: Option<Peer>,
+    outcome: Option<Outcome>,
+    callbacks: Vec<Callback>,
+    lent: Option<Lent>,
+    /// No one wants the outcome.
+    is_left: bool,
+}
+
+impl Entry {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Calls {
+    pub fn new() -> Calls {
+        let entry = |_| Entry { state: AtomicU32::new(FREE), inner: Mutex::default() };
+        Calls { entries: (0..ENTRIES).map(entry).collect(), next: AtomicUsize::new(0) }
+    }
+
+    fn entry(&self, number: Number) -> &Entry {
+        &self.entries[number.0 as usize % ENTRIES]
+    }
+
+    /// A number for a request to an agent. `None`: all are in use.
+    pub fn take(&self, to: Peer) -> Option<Number> {
+        let first = self.next.fetch_add(1, Relaxed);
+        let at = (0..ENTRIES)
+            .map(|i| (first + i) % ENTRIES)
+            .find(|at| self.entries[*at].state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok())?;
+        let mut inner = self.entries[at].lock();
+        inner.number = inner.number.wrapping_add(1) % (u32::MAX / ENTRIES as u32);
+        inner.to = Some(to);
+        Some(Number(inner.number * ENTRIES as u32 + at as u32))
+    }
+
+    /// The request was sent with a body in this process's memory.
+    pub fn lend(&self, number: Number, lent: Option<Lent>) -> Option<Lent> {
+        let lent = lent?;
+        let entry = self.entry(number);
+        let mut inner = entry.lock();
+        // The answer may have come already.
+        if entry.state.load(Acquire) == ANSWERED {
+            return Some(lent);
+        }
+        inner.lent = Some(lent);
+        None
+    }
+
+    /// The request was not sent.
+    pub fn give_up(&self, number: Number) {
+        let entry = self.entry(number);
+        self.free(entry, entry.lock());
+    }
+
+    fn free(&self, entry: &Entry, mut inner: MutexGuard<'_, Inner>) {
+        let number = inner.number;
+        *inner = Inner { number, ..Inner::default() };
+        drop(inner);
+        entry.state.store(FREE, Release);
+    }
+
+    /// An answer has come. Returns what is to be called now, and what was lent. Nothing for a number that no
+    /// request to that agent has.
+    pub fn settle(&self, number: Number, from: Peer, outcome: Outcome) -> (Vec<Callback>, Option<Lent>) {
+        let entry = self.entry(number);
+        let mut inner = entry.lock();
+        let is_it = entry.state.load(Acquire) == TAKEN
+            && inner.to == Some(from)
+            && inner.number == number.0 / ENTRIES as u32;
+        if !is_it {
+            return (Vec::new(), None);
+        }
+        let lent = inner.lent.take();
+        if inner.is_left {
+            self.free(entry, inner);
+            return (Vec::new(), lent);
+        }
+        inner.outcome = Some(outcome);
+        let callbacks = std::mem::take(&mut inner.callbacks);
+        entry.state.store(ANSWERED, Release);
+        (callbacks, lent)
+    }
+
+    /// True if the answer has come.
+    pub fn is_answered(&self, number: Number) -> bool {
+        self.entry(number).state.load(Acquire) == ANSWERED
+    }
+
+    /// The outcome, which has come. It stays.
+    pub fn outcome(&self, number: Number) -> Option<Outcome> {
+        self.entry(number).lock().outcome.clone()
+    }
+
+    /// The same for whoever asks last.
+    pub fn take_outcome(&self, number: Number) -> Option<Outcome> {
+        let entry = self.entry(number);
+        let mut inner = entry.lock();
+        let outcome = inner.outcome.take();
+        self.free(entry, inner);
+        outcome
+    }
+
+    /// Calls back when the answer has come. It comes back if that has happened.
+    pub fn on_answer(&self, number: Number, callback: Callback) -> Option<Callback> {
+        let entry = self.entry(number);
+        let mut inner = entry.lock();
+        if entry.state.load(Acquire) == ANSWERED {
+            return Some(callback);
+        }
+        inner.callbacks.push(callback);
+        None
+    }
+
+    /// No one wants the outcome any more.
+    pub fn leave(&self, number: Number) {
+        let entry = self.entry(number);
+        let mut inner = entry.lock();
+        match entry.state.load(Acquire) == ANSWERED {
+            true => self.free(entry, inner),
+            false => inner.is_left = true,
+        }
+    }
+
+    /// The requests to an agent that has gone.
+    pub fn to(&self, peer: Peer) -> Vec<Number> {
+        let numbers = self.entries.iter().enumerate().filter_map(|(at, entry)| {
+            if entry.state.load(Acquire) != TAKEN {
+                return None;
+            }
+            let inner = entry.lock();
+            (inner.to == Some(peer)).then(|| Number(inner.number * ENTRIES as u32 + at as u32))
+        });
+        numbers.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn an_answer_is_that_of_its_request_and_a_late_one_of_none() {
+        let (calls, agent, other) = (Calls::new(), Peer(1), Peer(2));
+        let first = calls.take(agent).unwrap();
+        // Another agent's, and one of a number that was not sent.
+        calls.settle(first, other, Ok(Reply::Yes(false)));
+        calls.settle(Number(first.0 + ENTRIES as u32), agent, Ok(Reply::Yes(false)));
+        assert!(!calls.is_answered(first));
+        calls.settle(first, agent, Ok(Reply::Yes(true)));
+        assert!(calls.is_answered(first));
+        assert!(matches!(calls.take_outcome(first), Some(Ok(Reply::Yes(true)))));
+        // The entry is used again, the number is not.
+        let all: Vec<Number> = std::iter::from_fn(|| calls.take(agent)).collect();
+        assert_eq!(all.len(), ENTRIES);
+        assert!(!all.contains(&first));
+        calls.settle(first, agent, Ok(Reply::Yes(true)));
+        assert!(all.iter().all(|number| !calls.is_answered(*number)));
+        assert_eq!(calls.to(agent).len(), ENTRIES);
+        assert!(calls.to(other).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_is_free_when_the_answer_has_come_and_callbacks_come_once() {
+        let (calls, agent) = (Calls::new(), Peer(1));
+        let all: Vec<Number> = std::iter::from_fn(|| calls.take(agent)).collect();
+        let called = Arc::new(AtomicBool::new(false));
+        let sees = called.clone();
+        assert!(calls.on_answer(all[0], Box::new(move || sees.store(true, Relaxed))).is_none());
+        calls.leave(all[1]);
+        assert!(calls.take(agent).is_none());
+        let (callbacks, _) = calls.settle(all[0], agent, Ok(Reply::Yes(true)));
+        callbacks.into_iter().for_each(|callback| callback());
+        assert!(called.load(Relaxed));
+        assert!(calls.on_answer(all[0], Box::new(|| ())).is_some());
+        calls.settle(all[1], agent, Ok(Reply::Yes(true)));
+        assert!(calls.take(agent).is_some());
+        calls.leave(all[0]);
+        assert!(calls.take(agent).is_some());
+        assert!(calls.take(agent).is_none());
+    }
+}

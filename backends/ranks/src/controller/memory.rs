@@ -1,0 +1,244 @@
+//! Memory of agents' devices.
+//!
+//! *Shared* memory is this process's part of what the processes of the host share. The agents' devices that work
+//! in the host's memory work in it; handles are addresses of this process. Of other memories handles are
+//! numbers; what goes to them from memory that is not shared goes through two blocks that are.
+
+use super::calls::Reply;
+use super::{Asked, Controller};
+use crate::wire::{RemoteSpace, Request, Shape, Side, bad, lost};
+use flash_backend::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
+use flash_backend::host_memory::{self, copy_addresses};
+use flash_backend::offload::staging::{self, Stage};
+use flash_backend::{Code, Completion, Failure};
+use flash_net::{Peer, SharedHeap, Transport};
+use std::sync::{Mutex, PoisonError};
+
+/// The memory space of shared memory, of all devices of this backend.
+pub(crate) const SHARED: u32 = 1;
+
+/// The first space of a memory that is not shared. Each device of each agent has [`SPACES`] of them.
+const FIRST: u32 = 16;
+const SPACES: u32 = 16;
+/// Devices of an agent, at most, that have memories of their own.
+const DEVICES: u32 = 256;
+
+/// Bytes of a block through which copies go.
+const PIECE: u64 = 4 << 20;
+
+/// Rough rates, in bytes a second, by which the host chooses ways.
+const WITHIN_HOST: f64 = 10e9;
+const BY_AGENT: f64 = 5e9;
+
+/// The buffers of one device.
+pub(crate) struct Buffers {
+    controller: &'static Controller,
+    agent: Peer,
+    device: u32,
+    /// The device works in shared memory.
+    works_in_shared: bool,
+    /// Made when first needed.
+    stages: Mutex<Option<[Block; 2]>>,
+}
+
+impl Buffers {
+    pub fn new(controller: &'static Controller, agent: Peer, device: u32, works_in_shared: bool) -> Buffers {
+        Buffers { controller, agent, device, works_in_shared, stages: Mutex::default() }
+    }
+
+    fn heap(&self) -> Result<&'static SharedHeap, Failure> {
+        let none = || Failure::new(Code::Unsupported, "this world shares no memory");
+        self.controller.transport.heap().ok_or_else(none)
+    }
+
+    /// The id here of a space of the device.
+    fn space(&self, remote: u32) -> u32 {
+        FIRST + (self.agent.0 * DEVICES + self.device % DEVICES) * SPACES + remote % SPACES
+    }
+
+    /// The spaces of the device, by those that its agent has told of.
+    pub fn spaces(&self, remote: &[RemoteSpace]) -> Vec<MemorySpace> {
+        if self.works_in_shared {
+            let bytes = remote.iter().map(|space| space.bytes).max().unwrap_or(0);
+            return vec![host_memory::space(SHARED, bytes)];
+        }
+        let own = remote.iter().filter(|space| space.id != SPACE_HOST);
+        let one = |space: &RemoteSpace| MemorySpace {
+            struct_size: size_of::<MemorySpace>() as u32,
+            id: self.space(space.id),
+            kind: space.kind,
+            numa_node: space.numa_node,
+            size: space.bytes,
+            host_visible: 0,
+            alignment: space.alignment,
+        };
+        own.map(one).collect()
+    }
+
+    /// The offset of an address in shared memory, modulo 2^64.
+    pub fn offset(&self, address: u64) -> Option<u64> {
+        let base = self.heap().ok()?.memory().base().addr() as u64;
+        Some(address.wrapping_sub(base))
+    }
+
+    pub fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
+        if space == SHARED && self.works_in_shared {
+            let heap = self.heap()?;
+            let block = heap.alloc(bytes.max(1), 64).map_err(|error| lost(&error))?;
+            let at = heap.memory().pointer(block.offset, block.bytes).map_err(|error| lost(&error))?;
+            return Ok(Buffer { space, reserved: 0, handle: at.expose_provenance() as u64 });
+        }
+        if self.works_in_shared || space < self.space(0) || space >= self.space(0) + SPACES {
+            return Err(Failure::new(Code::Invalid, format!("memory space {space} is none of this device")));
+        }
+        let buffer = self.controller.number();
+        self.ask(&Request::Alloc { device: self.device, space: space - self.space(0), buffer, bytes })?;
+        Ok(Buffer { space, reserved: 0, handle: buffer })
+    }
+
+    /// # Safety
+    /// The buffer has that many bytes, and nothing else uses it.
+    pub unsafe fn clear(&self, buffer: Buffer, bytes: u64) -> Result<(), Failure> {
+        if buffer.space != SHARED {
+            return self.ask(&Request::Clear { device: self.device, buffer: buffer.handle }).map(drop);
+        }
+        let at = std::ptr::with_exposed_provenance_mut::<u8>(buffer.handle as usize);
+        // SAFETY: the caller vouches; handles are addresses.
+        unsafe { std::ptr::write_bytes(at, 0, bytes as usize) };
+        Ok(())
+    }
+
+    pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
+        if buffer.space != SHARED {
+            self.controller.tell(self.agent, &Request::Free { device: self.device, buffer: buffer.handle });
+            return Ok(());
+        }
+        let offset = self.offset(buffer.handle).unwrap_or(u64::MAX);
+        self.heap()?.free(offset).map_err(|error| Failure::new(Code::Invalid, error.to_string()))
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Reply, Failure> {
+        self.controller.ask(self.agent, request, std::ptr::null())
+    }
+
+    fn is_address(buffer: Buffer) -> bool {
+        matches!(buffer.space, SPACE_HOST | SHARED)
+    }
+
+    fn is_own(&self, space: u32) -> bool {
+        !self.works_in_shared && (self.space(0)..self.space(0) + SPACES).contains(&space)
+    }
+
+    pub fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
+        let by_address = |space| matches!(space, SPACE_HOST | SHARED);
+        match [from, to].map(|space| (by_address(space), self.is_own(space))) {
+            [(true, _), (true, _)] => Some(WITHIN_HOST),
+            [(true, _), (_, true)] | [(_, true), (true, _)] | [(_, true), (_, true)] => Some(BY_AGENT),
+            _ => None,
+        }
+    }
+
+    /// # Safety
+    /// The boxes lie inside the buffers, and nothing else touches them meanwhile.
+    pub unsafe fn copy_box(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
+        if shape.extent.contains(&0) {
+            return Ok(());
+        }
+        match [from, to].map(Buffers::is_address) {
+            [true, true] => {
+                // SAFETY: the caller vouches; handles are addresses.
+                unsafe { copy_addresses(from.handle, to.handle, shape) };
+                Ok(())
+            }
+            [false, false] => self.by_agent(Side::Buffer(from.handle), Side::Buffer(to.handle), shape),
+            [is_up, _] => {
+                let (host, device, end) = if is_up { (from, to, 0) } else { (to, from, 1) };
+                let touched = Shape::of(shape).bytes(end)?;
+                let at = std::ptr::with_exposed_provenance_mut::<u8>(host.handle as usize);
+                let first = at.wrapping_add(touched.start as usize);
+                let device = Side::Buffer(device.handle);
+                // What is shared needs no block in between.
+                if self.heap()?.memory().find(first, touched.end - touched.start).is_some() {
+                    let host = Side::Shared(self.offset(host.handle).unwrap_or(0));
+                    let [from, to] = if is_up { [host, device] } else { [device, host] };
+                    return self.by_agent(from, to, shape);
+                }
+                // SAFETY: the caller vouches.
+                unsafe { self.by_blocks(is_up, at, device, shape) }
+            }
+        }
+    }
+
+    fn request(&self, from: Side, to: Side, shape: &CopyBox) -> Request<'static> {
+        Request::Copy { device: self.device, from, to, shape: Shape::of(shape) }
+    }
+
+    fn by_agent(&self, from: Side, to: Side, shape: &CopyBox) -> Result<(), Failure> {
+        self.ask(&self.request(from, to, shape)).map(drop)
+    }
+
+    /// # Safety
+    /// As [`copy_box`](Self::copy_box), where one of the buffers is the host's, at `host`.
+    unsafe fn by_blocks(
+        &self,
+        is_up: bool,
+        host: *mut u8,
+        device: Side,
+        shape: &CopyBox,
+    ) -> Result<(), Failure> {
+        let mut lock = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let stages = match &mut *lock {
+            Some(stages) => stages,
+            none => none.insert([self.block()?, self.block()?]),
+        };
+        let begin = |block: &mut Block, from: Side, to: Side, piece: &CopyBox| {
+            let number = self.controller.begin(self.agent, &self.request(from, to, piece))?;
+            block.busy = Some(Asked::new(self.controller, self.agent, number, std::ptr::null()));
+            Ok(())
+        };
+        // SAFETY: the caller vouches for the box; the lock is held, and the blocks have `PIECE` bytes.
+        let outcome = unsafe {
+            match is_up {
+                true => staging::up(stages, PIECE, host, shape, |block, piece| {
+                    begin(block, Side::Shared(block.offset), device, piece)
+                }),
+                false => staging::down(stages, PIECE, host, shape, |block, piece| {
+                    begin(block, device, Side::Shared(block.offset), piece)
+                }),
+            }
+        };
+        if outcome.is_err() {
+            // No block is in use when the lock is released.
+            stages.iter_mut().for_each(|block| drop(block.settle()));
+        }
+        outcome
+    }
+
+    fn block(&self) -> Result<Block, Failure> {
+        let heap = self.heap()?;
+        let block = heap.alloc(PIECE, 4096).map_err(|error| lost(&error))?;
+        let data = heap.memory().pointer(block.offset, PIECE).map_err(|error| bad(error.to_string()))?;
+        Ok(Block { data, offset: block.offset, busy: None })
+    }
+}
+
+/// A block of shared memory, for ever.
+struct Block {
+    data: *mut u8,
+    offset: u64,
+    /// The copy that uses it.
+    busy: Option<Asked>,
+}
+
+// SAFETY: the holder of the lock is the only user of its memory.
+unsafe impl Send for Block {}
+
+impl Stage for Block {
+    fn data(&self) -> *mut u8 {
+        self.data
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.busy.take().map_or(Ok(()), |copy| copy.wait())
+    }
+}

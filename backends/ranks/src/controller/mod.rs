@@ -1,0 +1,428 @@
+//! The controller's side: the world that it is in, the agents and their devices, and what is asked of them.
+//!
+//! Threads that wait take the frames that have come, for themselves and for others. While something is in
+//! flight that no thread waits for, a thread of this module's does; else it sleeps.
+
+mod calls;
+mod device;
+mod memory;
+
+pub use device::RankDevice;
+
+use crate::wire::{self, Answer, Head, Kind, Request};
+use calls::{Callback, Calls, Number, Outcome, Reply};
+use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
+use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
+use flash_net::{NetError, Peer, Progress, SharedTransport, Transport, World};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, SeqCst},
+};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the agents of a world have to say what they have.
+const START: Duration = Duration::from_secs(60);
+/// How often a thread that waits for a launch looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The controller of a world.
+pub(crate) struct Controller {
+    transport: SharedTransport,
+    calls: Calls,
+    /// Numbers of kernels and buffers, which no two agents share.
+    numbers: AtomicU64,
+    /// Requests that no thread may be waiting for.
+    unawaited: AtomicUsize,
+    /// Wakes the thread that takes their answers.
+    asleep: Mutex<()>,
+    wanted: Condvar,
+    /// Launches that no thread may be waiting for, and their flags, until they were told to stop or are over.
+    stoppable: Mutex<Vec<Stoppable>>,
+}
+
+/// A launch that the host may ask to stop.
+struct Stoppable {
+    to: Peer,
+    number: Number,
+    flag: *const u32,
+}
+
+// SAFETY: the address of a number that is read atomically, from any thread.
+unsafe impl Send for Stoppable {}
+
+/// Where this process is in the world that started it; joined once.
+fn world() -> &'static Result<Option<(SharedTransportSlot, Peer)>, String> {
+    static WORLD: OnceLock<Result<Option<(SharedTransportSlot, Peer)>, String>> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        let found = World::from_environment().map_err(|error| error.to_string())?;
+        let Some((world, me)) = found else { return Ok(None) };
+        let transport = SharedTransport::join(&world, me).map_err(|error| error.to_string())?;
+        Ok(Some((Mutex::new(Some(transport)), me)))
+    })
+}
+
+type SharedTransportSlot = Mutex<Option<SharedTransport>>;
+
+/// This process's endpoint, for the first who asks, if it is the controller (or, if `agent`, an agent).
+///
+/// # Errors
+/// Why there is none, as text.
+pub(crate) fn endpoint(agent: bool) -> Result<SharedTransport, String> {
+    match world() {
+        Err(why) => Err(why.clone()),
+        Ok(None) => Err("this process is in no world: `flash run -n N -- PROGRAM` starts one".to_owned()),
+        Ok(Some((_, me))) if (me.0 > 0) != agent => Err(format!(
+            "this process is {me} of its world: {}",
+            if agent { "the controller, no agent" } else { "an agent, whose devices the controller has" }
+        )),
+        Ok(Some((slot, _))) => {
+            let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            taken.ok_or_else(|| "this process's place in its world is in use".to_owned())
+        }
+    }
+}
+
+/// True if this process is an agent of a world that it was started in.
+pub(crate) fn is_agent() -> bool {
+    matches!(world(), Ok(Some((_, me))) if me.0 > 0)
+}
+
+impl Controller {
+    /// The controller of this process's world, with the devices of all agents.
+    ///
+    /// # Errors
+    /// If this process is in none, or an agent does not say what it has.
+    pub fn start() -> Result<(&'static Controller, Vec<RankDevice>), Unavailable> {
+        let transport = endpoint(false).map_err(Unavailable)?;
+        let controller: &'static Controller = Box::leak(Box::new(Controller {
+            transport,
+            calls: Calls::new(),
+            numbers: AtomicU64::new(1),
+            unawaited: AtomicUsize::new(0),
+            asleep: Mutex::new(()),
+            wanted: Condvar::new(),
+            stoppable: Mutex::default(),
+        }));
+        let thread = std::thread::Builder::new().name("flash-ranks".to_owned());
+        let started = thread.spawn(|| controller.take_unawaited());
+        started.map_err(|error| Unavailable(format!("a thread for the answers of agents: {error}")))?;
+        let agents = (1..controller.transport.peers() as u32).map(Peer);
+        let hello = Request::Hello { version: wire::VERSION, abi: [ABI_MAJOR, ABI_MINOR] };
+        // All of them at once: each takes a while to start.
+        let asked: Vec<_> = agents.map(|agent| (agent, controller.begin(agent, &hello))).collect();
+        let until = Instant::now() + START;
+        let mut devices = Vec::new();
+        for (agent, number) in asked {
+            let outcome = number.and_then(|number| {
+                let answered = controller.wait_until(agent, number, std::ptr::null(), Some(until));
+                if !answered {
+                    controller.calls.leave(number);
+                    let text = format!("{agent} did not say within {} s which devices it has: does its program call get_runtime?", START.as_secs());
+                    return Err(Failure::new(Code::Unavailable, text));
+                }
+                controller.taken(number)
+            });
+            match outcome {
+                Ok(Reply::Devices(found)) => {
+                    devices.extend(RankDevice::all(controller, agent, found).map_err(Unavailable)?);
+                }
+                Ok(other) => {
+                    return Err(Unavailable(
+                        wire::bad(format!("expected a list of devices, found {other:?}")).text,
+                    ));
+                }
+                Err(failure) => return Err(Unavailable(failure.text)),
+            }
+        }
+        Ok((controller, devices))
+    }
+
+    /// A number for a kernel or a buffer.
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Relaxed)
+    }
+
+    /// Sends a request. Its answer is to be waited for, or left.
+    fn begin(&self, to: Peer, request: &Request<'_>) -> Result<Number, Failure> {
+        let number = loop {
+            match self.calls.take(to) {
+                Some(number) => break number,
+                None => self.take_some(),
+            }
+        };
+        match self.post(to, (number.0, Kind::Request), request) {
+            Ok(lent) => {
+                if let Some(lent) = self.calls.lend(number, lent) {
+                    self.take_back(lent);
+                }
+                Ok(number)
+            }
+            Err(failure) => {
+                self.calls.give_up(number);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Sends a request that has no answer. Nothing is said to an agent that has gone.
+    fn tell(&self, to: Peer, request: &Request<'_>) {
+        let _ = self.post(to, (u32::MAX, Kind::Request), request);
+    }
+
+    fn post(
+        &self,
+        to: Peer,
+        head: (u32, Kind),
+        request: &Request<'_>,
+    ) -> Result<Option<wire::Lent>, Failure> {
+        loop {
+            match wire::send(&self.transport, to, head, request) {
+                // The agent may be waiting for room for its answers.
+                Err(NetError::Full { .. }) => self.take_some(),
+                outcome => return outcome.map_err(|error| wire::lost(&error)),
+            }
+        }
+    }
+
+    fn take_back(&self, lent: wire::Lent) {
+        if let Some(heap) = self.transport.heap() {
+            let _ = heap.free(lent.offset);
+        }
+    }
+
+    /// Asks, and waits for the answer. `stop`: NULL, or the flag of a launch, which lives as long.
+    fn ask(&self, to: Peer, request: &Request<'_>, stop: *const u32) -> Outcome {
+        let number = self.begin(to, request)?;
+        self.wait_until(to, number, stop, None);
+        self.taken(number)
+    }
+
+    fn taken(&self, number: Number) -> Outcome {
+        let none = || Err(wire::bad("an answer was taken twice".into()));
+        self.calls.take_outcome(number).unwrap_or_else(none)
+    }
+
+    /// Waits for an answer. False: the time is over.
+    fn wait_until(&self, from: Peer, number: Number, stop: *const u32, until: Option<Instant>) -> bool {
+        let mut is_told = false;
+        loop {
+            let ticket = self.transport.ticket();
+            if self.calls.is_answered(number) {
+                return true;
+            }
+            // SAFETY: the caller's flag, which lives until the launch is over.
+            if !is_told && unsafe { is_stopped(stop) } {
+                is_told = true;
+                self.tell(from, &Request::Cancel { number: number.0 });
+            }
+            if self.take() {
+                continue;
+            }
+            self.settle_losses();
+            if self.calls.is_answered(number) {
+                return true;
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return false;
+            }
+            let look = (!stop.is_null() && !is_told).then(|| Instant::now() + LOOK);
+            self.transport.wait(ticket, look.into_iter().chain(until).min());
+        }
+    }
+
+    /// Takes answers, or waits until there may be some.
+    fn take_some(&self) {
+        let ticket = self.transport.ticket();
+        if !self.take() {
+            self.settle_losses();
+            self.transport.wait(ticket, Some(Instant::now() + LOOK));
+        }
+    }
+
+    /// Takes answers that have come. True if there was any.
+    fn take(&self) -> bool {
+        // Neither is done while frames are taken: both may send some.
+        let (mut callbacks, mut read) = (Vec::new(), Vec::new());
+        let progress = self.transport.progress(&mut |from, frame| {
+            let (called, offset) = self.answered(from, frame);
+            callbacks.extend(called);
+            read.extend(offset.map(|offset| (from, offset)));
+        });
+        if !matches!(progress, Progress::Some) {
+            return false;
+        }
+        // They may be what other threads wait for.
+        self.transport.wake();
+        read.into_iter().for_each(|(from, offset)| self.tell(from, &Request::Read { offset }));
+        call_all(callbacks);
+        true
+    }
+
+    /// What is to be called, and the place of a body in the agent's memory.
+    fn answered(&self, from: Peer, frame: &[u8]) -> (Vec<Callback>, Option<u64>) {
+        let Ok((head, rest)) = Head::split(frame) else { return (Vec::new(), None) };
+        if head.kind != Kind::Answer {
+            return (Vec::new(), None);
+        }
+        let (outcome, offset) = match wire::body(&self.transport, from, head, rest) {
+            Ok((body, offset)) => (reply(&body), offset),
+            Err(failure) => (Err(failure), None),
+        };
+        let (callbacks, lent) = self.calls.settle(Number(head.number), from, outcome);
+        lent.into_iter().for_each(|lent| self.take_back(lent));
+        (callbacks, offset)
+    }
+
+    /// Answers for agents that have gone.
+    fn settle_losses(&self) {
+        for agent in (1..self.transport.peers() as u32).map(Peer) {
+            let Some(loss) = self.transport.lost(agent) else { continue };
+            for number in self.calls.to(agent) {
+                let failure = Failure::new(Code::DeviceLost, loss.to_string());
+                let (callbacks, lent) = self.calls.settle(number, agent, Err(failure));
+                lent.into_iter().for_each(|lent| self.take_back(lent));
+                self.transport.wake();
+                call_all(callbacks);
+            }
+        }
+    }
+
+    /// How many agents have gone.
+    pub fn losses(&self) -> u64 {
+        (1..self.transport.peers() as u32).filter(|agent| self.is_lost(Peer(*agent))).count() as u64
+    }
+
+    /// The process of an agent.
+    fn pid(&self, agent: Peer) -> Option<u32> {
+        Some(self.transport.info(agent)?.pid)
+    }
+
+    /// True if an agent has gone.
+    fn is_lost(&self, agent: Peer) -> bool {
+        self.transport.lost(agent).is_some()
+    }
+
+    /// Takes the answers that no thread waits for, for ever.
+    fn take_unawaited(&self) {
+        loop {
+            let mut lock = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+            while self.unawaited.load(Acquire) == 0 {
+                lock = self.wanted.wait(lock).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(lock);
+            let ticket = self.transport.ticket();
+            if !self.take() {
+                self.settle_losses();
+                let looks = self.stop_launches();
+                if self.unawaited.load(Acquire) > 0 {
+                    self.transport.wait(ticket, looks.then(|| Instant::now() + LOOK));
+                }
+            }
+        }
+    }
+
+    /// Tells agents of launches that are to stop. True if there are others that may be.
+    fn stop_launches(&self) -> bool {
+        let mut told = Vec::new();
+        let mut all = self.stoppable.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: flags of launches that are not over: they leave the list before.
+        all.retain(|launch| match unsafe { is_stopped(launch.flag) } {
+            true => {
+                told.push((launch.to, launch.number));
+                false
+            }
+            false => true,
+        });
+        let looks = !all.is_empty();
+        drop(all);
+        told.into_iter().for_each(|(to, number)| self.tell(to, &Request::Cancel { number: number.0 }));
+        looks
+    }
+
+    /// An answer that no thread may be waiting for is under way, until [`is_over`](Self::is_over).
+    fn leave_to_thread(&self) {
+        if self.unawaited.fetch_add(1, SeqCst) == 0 {
+            drop(self.asleep.lock().unwrap_or_else(PoisonError::into_inner));
+            self.wanted.notify_one();
+        }
+    }
+
+    fn is_over(&self) {
+        self.unawaited.fetch_sub(1, SeqCst);
+    }
+}
+
+fn call_all(callbacks: Vec<Callback>) {
+    for callback in callbacks {
+        // Each is of another owner.
+        let _ = caught(callback);
+    }
+}
+
+fn reply(body: &[u8]) -> Outcome {
+    Ok(match wire::decode(body)? {
+        Answer::Done { start, end } => Reply::Done(start, end),
+        Answer::Failed { code, text } => return Err(Failure::new(Code::of(code), text)),
+        Answer::Devices(devices) => Reply::Devices(devices),
+        Answer::Text(text) => Reply::Text(text.into_owned()),
+        Answer::Yes(yes) => Reply::Yes(yes),
+    })
+}
+
+/// The completion of a request.
+pub(crate) struct Asked {
+    controller: &'static Controller,
+    to: Peer,
+    number: Number,
+}
+
+impl Asked {
+    /// `stop`: NULL, or the flag of a launch, which lives until that is over.
+    fn new(controller: &'static Controller, to: Peer, number: Number, stop: *const u32) -> Asked {
+        let stoppable = move || controller.stoppable.lock().unwrap_or_else(PoisonError::into_inner);
+        if !stop.is_null() {
+            stoppable().push(Stoppable { to, number, flag: stop });
+        }
+        controller.leave_to_thread();
+        // The first callback: the host may free the flag in the next.
+        let over = Box::new(move || {
+            stoppable().retain(|launch| launch.number != number);
+            controller.is_over();
+        });
+        if let Some(over) = controller.calls.on_answer(number, over) {
+            over();
+        }
+        Asked { controller, to, number }
+    }
+}
+
+impl Completion for Asked {
+    fn ready(&self) -> bool {
+        self.controller.calls.is_answered(self.number)
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        self.controller.wait_until(self.to, self.number, std::ptr::null(), None);
+        self.controller.calls.outcome(self.number).map_or(Ok(()), |outcome| outcome.map(drop))
+    }
+
+    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
+        if let Some(callback) = self.controller.calls.on_answer(self.number, callback) {
+            callback();
+        }
+    }
+
+    fn times(&self) -> Option<(u64, u64)> {
+        match self.controller.calls.outcome(self.number)? {
+            Ok(Reply::Done(start, end)) => Some((start, end)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.controller.calls.leave(self.number);
+    }
+}

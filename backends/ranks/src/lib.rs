@@ -1,0 +1,105 @@
+//! Devices of other processes, key `RANK`: a *controller* runs a program, and *agents*, processes beside it,
+//! serve their devices to it.
+//!
+//! `flash run -n 4 -- PROGRAM` starts four processes of one program: the first runs it, and the others become
+//! agents when the program asks for its first runtime. `RANK` selects all devices of all agents, `RANK:3` those
+//! of the third, `RANK:3/NVIDIA_GPU:0` one of them, and `RANK:gpu` all of a class.
+//!
+//! The controller's directory of arrays is the only one. An agent's memory is one more place for them, an agent
+//! knows of buffers and launches alone, and decides nothing. See `docs/ranks.md`.
+
+mod agent;
+mod controller;
+mod wire;
+
+use controller::{Controller, RankDevice};
+use flash_backend::__host::overlap;
+use flash_backend::{Backend, Changes, Class, Code, Failure, HostSettings, Unavailable};
+use std::sync::OnceLock;
+
+/// The backend.
+pub struct Ranks;
+
+static CONTROLLER: OnceLock<&'static Controller> = OnceLock::new();
+
+// SAFETY: an agent runs what a launch says through a backend of its own, which does, and answers when that is
+// done; memory is shared, or copied by it before it answers.
+unsafe impl Backend for Ranks {
+    const KEY: &'static str = "RANK";
+    const DESCRIPTION: &'static str = "devices of other processes, started by `flash run`";
+    const TARGET: &'static str = "cpu";
+    type Device = RankDevice;
+
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<RankDevice>, Unavailable> {
+        let (controller, devices) = Controller::start()?;
+        CONTROLLER.get_or_init(|| controller);
+        Ok(devices)
+    }
+
+    fn agent() -> Option<fn() -> Result<(), Failure>> {
+        controller::is_agent().then_some(agent::serve as fn() -> Result<(), Failure>)
+    }
+
+    fn generation() -> u64 {
+        CONTROLLER.get().map_or(0, |controller| controller.losses())
+    }
+
+    fn changes(known: &[&RankDevice]) -> Changes<RankDevice> {
+        let gone = known.iter().enumerate().filter(|(_, device)| device.is_lost()).map(|(i, _)| i);
+        Changes { gone: gone.collect(), new: Vec::new() }
+    }
+
+    fn resolve(suffix: &str, devices: &[&RankDevice]) -> Option<Result<Vec<usize>, Failure>> {
+        Some(selected(suffix, devices))
+    }
+}
+
+flash_backend::register_backend!(Ranks);
+
+/// The devices that a suffix selects: `3`, `3/NVIDIA_GPU`, `3/NVIDIA_GPU:0`, `gpu`; an empty one those of all
+/// ranks. Where no key of an agent's devices is given, those that are emulated or for tests are left out, and
+/// those that are the same hardware as a faster one.
+fn selected(suffix: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure> {
+    let (rank, key) = suffix.split_once('/').unwrap_or((suffix, ""));
+    let numbered = || devices.iter().copied().enumerate();
+    let class = [Class::Cpu, Class::Gpu, Class::Fpga, Class::Other].into_iter().find(|c| c.name() == suffix);
+    let rank: Option<u32> = match (suffix, class) {
+        ("", _) | (_, Some(_)) => None,
+        _ => Some(rank.parse().map_err(|_| {
+            let text = "expected a rank's number, with a key of its devices behind a slash, or a class, as in `RANK:1`, `RANK:1/ALL_CPU:0`, `RANK:gpu`";
+            Failure::new(Code::Invalid, text)
+        })?),
+    };
+    if !key.is_empty() {
+        let of = |device: &RankDevice| Some(device.agent.0) == rank && has_key(device, key);
+        return Ok(numbered().filter(|(_, device)| of(device)).map(|(at, _)| at).collect());
+    }
+    let is_meant = |device: &RankDevice| {
+        let info = device.properties();
+        !info.emulated
+            && !info.test
+            && rank.is_none_or(|rank| rank == device.agent.0)
+            && class.is_none_or(|class| class == info.class)
+    };
+    let mut found: Vec<_> = numbered().filter(|(_, device)| is_meant(device)).collect();
+    found.sort_by(|(_, a), (_, b)| b.properties().rate_hint.total_cmp(&a.properties().rate_hint));
+    let mut chosen: Vec<usize> = Vec::new();
+    for (at, device) in found {
+        let same = |other: &usize| {
+            overlap(&devices[*other].properties().physical_id, &device.properties().physical_id)
+        };
+        // Agents that share processors are devices all the same.
+        if !chosen.iter().any(|other| devices[*other].agent == device.agent && same(other)) {
+            chosen.push(at);
+        }
+    }
+    chosen.sort_unstable();
+    Ok(chosen)
+}
+
+/// True of `KEY`, `KEY:0` and `KEY:gpu`, for a device of an agent.
+fn has_key(device: &RankDevice, key: &str) -> bool {
+    let (key, which) = key.split_once(':').unwrap_or((key, ""));
+    let (own, number) = device.id.split_once(':').unwrap_or((&device.id, ""));
+    own == key && (which.is_empty() || which == number || which == device.properties().class.name())
+}

@@ -1,0 +1,150 @@
+//! `flash run`: starts a program as several processes of one world. The first runs it; the others become agents,
+//! which serve their devices to it, and end with it.
+
+use anyhow::{Context, Result, ensure};
+use flash_net::{Peer, World};
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+use std::{io, mem, thread};
+
+/// How long agents have to end after the program; then they are killed.
+const END: Duration = Duration::from_secs(5);
+/// How often the processes are looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What to start.
+pub struct Question {
+    /// Processes, the program's own included.
+    pub ranks: usize,
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+}
+
+/// Runs the program; its exit status, or 128 and the signal that ended it.
+pub fn run(question: &Question) -> Result<u8> {
+    let (program, arguments) = question.program.split_first().context("expected a program to run")?;
+    let cpus = allowed()?;
+    let shares: Vec<Vec<usize>> =
+        (0..question.ranks).map(|rank| share(&cpus, rank, question.ranks)).collect();
+    let members: Vec<flash_net::Member> = shares
+        .iter()
+        .enumerate()
+        .map(|(rank, cpus)| flash_net::Member { name: format!("rank {rank}"), cpus: cpus.clone() })
+        .collect();
+    let world = World::create(&members)?;
+    let mut children = Vec::new();
+    for (rank, cpus) in shares.into_iter().enumerate() {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        world.inherit(&mut command, Peer(rank as u32))?;
+        // SAFETY: between fork and exec the closure makes system calls alone.
+        unsafe { command.pre_exec(move || bind(&cpus)) };
+        let started = command.spawn().with_context(|| format!("cannot start {}", program.display()));
+        match started {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                end(&mut children);
+                return Err(error);
+            }
+        }
+    }
+    drop(world);
+    let status = watch(&mut children);
+    end(&mut children);
+    let status = status?;
+    Ok(status.code().or(status.signal().map(|signal| 128 + signal)).map_or(1, |code| code as u8))
+}
+
+/// Waits for the program. Agents that end before it are reported.
+fn watch(children: &mut [Child]) -> Result<ExitStatus> {
+    let mut reported = vec![false; children.len()];
+    loop {
+        for (rank, child) in children.iter_mut().enumerate() {
+            let Some(status) = child.try_wait().context("waiting for a process")? else { continue };
+            if rank == 0 {
+                return Ok(status);
+            }
+            if !mem::replace(&mut reported[rank], true) {
+                eprintln!(
+                    "flash run: rank {rank} (process {}) ended before the program: {status}",
+                    child.id()
+                );
+            }
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Waits for what is left, and kills what does not end.
+fn end(children: &mut [Child]) {
+    let until = Instant::now() + END;
+    while children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
+        if Instant::now() >= until {
+            for child in children.iter_mut() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            return;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The processors of one rank: its part of all, or one of them where there are more ranks.
+fn share(cpus: &[usize], rank: usize, ranks: usize) -> Vec<usize> {
+    if ranks > cpus.len() {
+        return vec![cpus[rank % cpus.len()]];
+    }
+    cpus[rank * cpus.len() / ranks..(rank + 1) * cpus.len() / ranks].to_vec()
+}
+
+/// The processors that this process may run on.
+fn allowed() -> Result<Vec<usize>> {
+    // SAFETY: a set is an array of bits, which the call fills.
+    let (set, failed) = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        let failed = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0;
+        (set, failed)
+    };
+    if failed {
+        return Err(io::Error::last_os_error()).context("the processors that this process may run on");
+    }
+    // SAFETY: all numbers are inside the set.
+    let cpus: Vec<usize> =
+        (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect();
+    ensure!(!cpus.is_empty(), "expected a processor that this process may run on, found none");
+    Ok(cpus)
+}
+
+/// Keeps the calling process to these processors, and ends it when its parent ends.
+fn bind(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: system calls on a set of ours.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn processors_are_divided_and_shared_where_there_are_more_ranks() {
+        let cpus = [0, 1, 4, 5, 9];
+        for ranks in 1..=5 {
+            let all: Vec<usize> = (0..ranks).flat_map(|rank| share(&cpus, rank, ranks)).collect();
+            assert_eq!(all, cpus);
+            assert!((0..ranks).all(|rank| !share(&cpus, rank, ranks).is_empty()));
+        }
+        let all: Vec<Vec<usize>> = (0..7).map(|rank| share(&cpus, rank, 7)).collect();
+        assert_eq!(all, [[0], [1], [4], [5], [9], [0], [1]]);
+    }
+}
