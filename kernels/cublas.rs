@@ -2,6 +2,7 @@
 //!
 //! Its matrices are stored column by column: it sees the transposed ones of what is stored row by row.
 
+use crate::by_stream::{ByStream, stream_of};
 use crate::simd::Number;
 use cudarc::cublas::sys::{
     cublasCreate_v2, cublasDgemm_v2_64, cublasDiagType_t, cublasDscal_v2_64, cublasDsyrk_v2_64,
@@ -12,11 +13,7 @@ use cudarc::cublas::sys::{
 use cudarc::driver::sys::{CUresult, cuMemsetD8Async};
 use flash_core::Code;
 use flash_core::kernel::Failure;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::Mutex;
 
 /// The library's state for one stream.
 struct Handle(cublasHandle_t);
@@ -24,8 +21,7 @@ struct Handle(cublasHandle_t);
 // SAFETY: a handle may be used from any thread, by one at a time: the holder of the lock of all.
 unsafe impl Send for Handle {}
 
-/// By stream. They are never destroyed: streams live for ever.
-static HANDLES: Mutex<Option<HashMap<u64, Handle>>> = Mutex::new(None);
+static HANDLES: ByStream<Handle> = ByStream::new();
 
 /// A call's status as a result.
 ///
@@ -57,27 +53,16 @@ pub(crate) fn with_handle(
     stream: u64,
     body: impl FnOnce(cublasHandle_t) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut handles = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
-    let handles = handles.get_or_insert_default();
-    let handle = match handles.entry(stream) {
-        Entry::Occupied(known) => known.get().0,
-        Entry::Vacant(free) => {
-            let mut handle = null_mut();
-            // SAFETY: the library is loaded (attribute `library`), the device's context is current, the
-            // variable is local.
-            check(kernel, "cublasCreate", unsafe { cublasCreate_v2(&mut handle) })?;
-            // SAFETY: a handle of this context, and a stream of it.
-            check(kernel, "cublasSetStream", unsafe {
-                cublasSetStream_v2(handle, stream_of(stream).cast())
-            })?;
-            free.insert(Handle(handle)).0
-        }
+    let make = || {
+        let mut handle = null_mut();
+        // SAFETY: the library is loaded (attribute `library`), the device's context is current, the variable
+        // is local.
+        check(kernel, "cublasCreate", unsafe { cublasCreate_v2(&mut handle) })?;
+        // SAFETY: a handle of this context, and a stream of it.
+        check(kernel, "cublasSetStream", unsafe { cublasSetStream_v2(handle, stream_of(stream).cast()) })?;
+        Ok(Handle(handle))
     };
-    body(handle)
-}
-
-fn stream_of(handle: u64) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(handle as usize)
+    HANDLES.with(stream, make, |handle| body(handle.0))
 }
 
 /// Puts zeros into a stream.
@@ -137,15 +122,16 @@ pub(crate) unsafe fn scale<T: Calls>(kernel: &str, stream: u64, matrix: Rows, by
     })
 }
 
-/// The sizes in the library's type.
+/// The sizes in the type of cuBLAS and cuSOLVER.
 ///
 /// # Errors
-/// A size that it does not have.
+/// A size that they do not have.
 pub(crate) fn sizes<const N: usize>(kernel: &str, sizes: [u64; N]) -> Result<[i64; N], Failure> {
     match sizes.iter().find(|size| i64::try_from(**size).is_err()) {
         None => Ok(sizes.map(|size| size as i64)),
         Some(size) => {
-            let text = format!("{kernel}: expected sizes up to {}, cuBLAS's limit, found {size}", i64::MAX);
+            let text =
+                format!("{kernel}: expected sizes up to {}, the library's limit, found {size}", i64::MAX);
             Err(Failure::new(Code::Invalid, text))
         }
     }

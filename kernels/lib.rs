@@ -30,7 +30,9 @@
 //! A CPU has these implementations of each kernel and takes the fastest that it can run;
 //! `Implementation::named(..)` takes another. An OpenCL device has `any` of each kernel. One that is the CPU
 //! also has `cpu` of `flash.mmm`, `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.spmv`, `flash.conv1d`,
-//! `flash.diffusion.walk`, `flash.nbody.accelerate` and `flash.nbody.simulate`.
+//! `flash.diffusion.walk`, `flash.nbody.accelerate` and `flash.nbody.simulate`. An NVIDIA GPU also has
+//! `cublas` of `flash.mmm`, `flash.gemm`, `flash.syrk` and `flash.trsm`, and `cusolver` of `flash.potrf`,
+//! where these libraries are found.
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|
@@ -106,6 +108,9 @@ pub mod diffusion;
 #[path = "nbody/mod.rs"]
 pub mod nbody;
 
+#[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
+mod by_stream;
 #[path = "conv1d/mod.rs"]
 pub mod conv1d;
 #[cfg(target_os = "linux")]

@@ -31,7 +31,7 @@
 //! | `cpu` | the CPU backend | yes |
 //! | `kernels` | the library of kernels, as [`kernels`] | yes |
 //! | `definitions` | its definitions alone, for implementations from plugins; a part of `kernels` | yes |
-//! | `vendor-libraries` | its implementations that call OpenBLAS and cuBLAS, where they are found at run time | yes |
+//! | `vendor-libraries` | its implementations that call OpenBLAS, cuBLAS and cuSOLVER, where they are found at run time | yes |
 //! | `recordings` | pipelines as data, in the module [`recording`] | yes |
 //! | `conformance` | the suite that every backend passes, in the module `conformance` | no |
 //!

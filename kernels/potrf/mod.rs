@@ -4,6 +4,9 @@
 pub(crate) mod cpu;
 #[cfg(target_os = "linux")]
 #[cfg(feature = "vendor-libraries")]
+mod cusolver;
+#[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
 mod openblas;
 
 use crate::operand::{expect, size};
@@ -22,7 +25,8 @@ use flash_core::{Error, FlashMemory};
 /// # Errors
 /// Of a matrix that is not positive definite, the kernel fails on the CPU with the first pivot that is not
 /// positive, and its row; so it does where a matrix is shorter than its rows. Kernels of devices cannot
-/// report it: they end at that pivot, which is then on the diagonal, and [`check`] finds it.
+/// report it: they end at that pivot, which is then on the diagonal, or NaN by cuSOLVER, and [`check`] finds
+/// it.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.potrf", dims(matrix))]
 #[cfg_attr(feature = "implementations", implementations(

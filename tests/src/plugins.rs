@@ -212,8 +212,8 @@ pub fn flash(path: impl Into<OsString>, arguments: &[&str]) -> Command {
     program(&built().flash, path, arguments)
 }
 
-/// The variable with which a program finds OpenCL devices. Where there are none, the test is skipped, and there
-/// is no variable.
+/// The variable with which a program finds OpenCL devices. Where there are none, the test is skipped, and
+/// there is no variable.
 ///
 /// # Panics
 /// If the backend does not build.

@@ -10,6 +10,7 @@ use super::device_launch::timeout;
 use super::distributed::active_run::ActiveRun;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::{PipelineFootprint, SharedWalk};
+use super::left_to_device::LeftToDevice;
 use super::reorder;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
@@ -225,11 +226,22 @@ impl Drop for HeldMemories<'_> {
     }
 }
 
+/// The thread that runs a pipeline whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runner {
+    /// A worker, which waits for nothing.
+    Worker,
+    /// An extra thread, which waits for memory, launches of other threads, and devices, but not for the end
+    /// of the pipeline on a device.
+    Extra,
+    /// A thread that waits for the pipeline, or for one after it.
+    Waiting,
+}
+
 /// A pipeline of the order that is counted in the words of its memories, and whose turn it is.
 pub(super) struct InTurn<'a> {
     pub(super) touched: &'a PipelineFootprint,
-    /// True if this thread may wait: for devices, memory, and launches of other threads.
-    pub(super) may_wait: bool,
+    runner: Runner,
     /// True if another thread may run the rest of it.
     pub(super) suspends: bool,
     /// True once it has begun, and so has waited for all that comes before.
@@ -244,21 +256,40 @@ pub(super) struct Rest {
     pub(super) first: usize,
     pub(super) failures: Vec<LaunchError>,
     begun: bool,
-    /// Set if the first submission is a function of the host that completes later.
-    pub awaits: Option<Arc<DeferredResult>>,
+    pub awaits: Awaits,
+}
+
+/// What the rest of a pipeline needs before it is run.
+pub(super) enum Awaits {
+    /// A thread that may wait.
+    Thread,
+    /// A function of the host that completes later: the first submission.
+    Host(Arc<DeferredResult>),
+    /// A device, which has all submissions.
+    Device(LeftToDevice),
 }
 
 impl<'a> InTurn<'a> {
     /// A pipeline that this thread runs to its end.
     pub fn on_caller(touched: &'a PipelineFootprint) -> InTurn<'a> {
         let (begun, rest) = (Cell::new(false), RefCell::new(None));
-        InTurn { touched, may_wait: true, suspends: false, begun, rest }
+        InTurn { touched, runner: Runner::Waiting, suspends: false, begun, rest }
     }
 
     /// A pipeline whose rest another thread may run.
-    pub fn of_task(touched: &'a PipelineFootprint, may_wait: bool, rest: Option<Rest>) -> InTurn<'a> {
+    pub fn of_task(touched: &'a PipelineFootprint, runner: Runner, rest: Option<Rest>) -> InTurn<'a> {
         let begun = Cell::new(rest.as_ref().is_some_and(|rest| rest.begun));
-        InTurn { touched, may_wait, suspends: true, begun, rest: RefCell::new(rest) }
+        InTurn { touched, runner, suspends: true, begun, rest: RefCell::new(rest) }
+    }
+
+    /// True if this thread may wait: for devices, memory, and launches of other threads.
+    pub(super) fn may_wait(&self) -> bool {
+        self.runner != Runner::Worker
+    }
+
+    /// True if this thread does not wait until a device has ended the pipeline.
+    pub(super) fn leaves_to_device(&self) -> bool {
+        self.runner == Runner::Extra
     }
 
     /// Its rest, after it was run.
@@ -272,12 +303,7 @@ impl<'a> InTurn<'a> {
         rest.as_mut().map(|rest| rest.begun = begun).is_some()
     }
 
-    pub(super) fn leave(
-        &self,
-        first: usize,
-        failures: Vec<LaunchError>,
-        awaits: Option<Arc<DeferredResult>>,
-    ) {
+    pub(super) fn leave(&self, first: usize, failures: Vec<LaunchError>, awaits: Awaits) {
         *self.rest.borrow_mut() = Some(Rest { first, failures, begun: self.begun.get(), awaits });
     }
 

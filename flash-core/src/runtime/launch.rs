@@ -12,9 +12,10 @@ use super::distributed::active_run::ActiveRun;
 use super::event::Event;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
-use super::hold::{GuardedMemory, HeldMemories, InTurn, PatientWait};
+use super::hold::{Awaits, GuardedMemory, HeldMemories, InTurn, PatientWait};
+use super::left_to_device::LeftToDevice;
 use super::plan::{Plan, Target};
-use super::resident;
+use super::resident::{self, Progress};
 use super::small::SmallPipeline;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
@@ -117,15 +118,19 @@ pub(super) fn run_in_turn(
     let (mut first, mut failures) = (0, Vec::new());
     if let Some(rest) = turn.rest.take() {
         (first, failures) = (rest.first, rest.failures);
-        if let Some(postponed) = rest.awaits {
-            if let Err(source) = postponed.outcome() {
-                failures.push(failed(list, &list.nodes()[first], first, source));
+        match rest.awaits {
+            Awaits::Thread => {}
+            Awaits::Host(postponed) => {
+                if let Err(source) = postponed.outcome() {
+                    failures.push(failed(list, &list.nodes()[first], first, source));
+                }
+                first += 1;
             }
-            first += 1;
+            Awaits::Device(left) => return end(list, runtime, turn, left),
         }
     }
-    if !turn.may_wait && turn.waits(list, runtime, first, !failures.is_empty()) {
-        turn.leave(first, failures, None);
+    if !turn.may_wait() && turn.waits(list, runtime, first, !failures.is_empty()) {
+        turn.leave(first, failures, Awaits::Thread);
         return Ok(());
     }
     if let Some(watch) = watch
@@ -138,6 +143,15 @@ pub(super) fn run_in_turn(
         return run_held(list, runtime, held, watch, first);
     }
     long(list, runtime, &mut held, watch, (first, failures))
+}
+
+/// Ends a pipeline, all of which a device has run.
+fn end(list: &SubmissionList, runtime: &Runtime, turn: &InTurn<'_>, left: LeftToDevice) -> Result<(), Error> {
+    let mut held = HeldMemories::pending(list, turn);
+    let (failures, active_run) = resident::end(list, runtime, left);
+    held.active_run = active_run;
+    held.tracked |= runtime.spreads || !failures.is_empty();
+    first_with_others(failures).map_or(Ok(()), Err)
 }
 
 /// True if a submission runs in parts.
@@ -185,12 +199,15 @@ fn run_held(
             },
         };
         if !device.info().host_memory {
-            return match resident::run(list, runtime, device, watch, 0) {
-                (done, failures) if done == list.nodes().len() && failures.is_empty() => {
+            // Of a small pipeline the time is taken.
+            let leaves = small.is_none() && held.pending.is_some_and(InTurn::leaves_to_device);
+            return match resident::run(list, runtime, device, watch, (0, leaves)) {
+                Progress::Done(done, failures) if done == list.nodes().len() && failures.is_empty() => {
                     small.into_iter().for_each(|small| small.end(list));
                     Ok(())
                 }
-                far => long(list, runtime, &mut held, watch, far),
+                Progress::Done(done, failures) => long(list, runtime, &mut held, watch, (done, failures)),
+                Progress::Left(left) => Ok(leave(list, &held, left)),
             };
         }
         if !held.are_only_reserved()? {
@@ -220,15 +237,16 @@ fn one_by_one(
     // Chains have few orders: mostly the same as the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let before = list.count_launches();
+    let leaves = !runtime.spreads && runtime.runs_ahead && held.pending.is_some_and(InTurn::leaves_to_device);
     let mut position = first;
     while position < list.nodes().len() {
-        // The last one is waited for anyhow.
-        if runtime.runs_ahead && position + 1 < list.nodes().len() {
-            let (next, failures) = resident::run(list, runtime, runtime.devices[0], watch, position);
-            if !failures.is_empty() {
-                return long(list, runtime, held, watch, (next, failures));
+        // The last one is waited for anyhow, if it is not left to the device.
+        if runtime.runs_ahead && (leaves || position + 1 < list.nodes().len()) {
+            match resident::run(list, runtime, runtime.devices[0], watch, (position, leaves)) {
+                Progress::Done(next, failures) if failures.is_empty() => position = next,
+                Progress::Done(next, failures) => return long(list, runtime, held, watch, (next, failures)),
+                Progress::Left(left) => return Ok(leave(list, held, left)),
             }
-            position = next;
         }
         let Some(node) = list.nodes().get(position) else { break };
         if is_stopped(watch) {
@@ -245,7 +263,7 @@ fn one_by_one(
                 match begin_on_host(list, node, plan) {
                     Ok(Some(postponed)) => {
                         if let Some(turn) = held.pending {
-                            turn.leave(position, Vec::new(), Some(postponed));
+                            turn.leave(position, Vec::new(), Awaits::Host(postponed));
                         }
                         return Ok(());
                     }
@@ -274,6 +292,13 @@ fn one_by_one(
     Ok(())
 }
 
+/// Leaves a pipeline to the device that has all of its submissions.
+fn leave(list: &SubmissionList, held: &HeldMemories<'_>, left: LeftToDevice) {
+    if let Some(turn) = held.pending {
+        turn.leave(list.nodes().len(), Vec::new(), Awaits::Device(left));
+    }
+}
+
 /// Runs the submissions from a position on the distributed path; those before it have failed, or not.
 #[cold]
 fn long(
@@ -284,9 +309,9 @@ fn long(
     (first, failures): (usize, Vec<LaunchError>),
 ) -> Result<(), Error> {
     if let Some(turn) = held.pending
-        && !turn.may_wait
+        && !turn.may_wait()
     {
-        turn.leave(first, failures, None);
+        turn.leave(first, failures, Awaits::Thread);
         return Ok(());
     }
     held.tracked = true;

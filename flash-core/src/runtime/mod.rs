@@ -24,6 +24,7 @@ mod footprint;
 mod hold;
 mod launch;
 mod launch_cache;
+mod left_to_device;
 mod movement;
 mod options;
 pub(crate) mod partition;

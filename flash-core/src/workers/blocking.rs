@@ -5,6 +5,9 @@
 //! There are two sorts, of at most [`limit`] threads each: pipelines wait for parts, so parts do not wait for
 //! the threads of pipelines. A thread is started when work comes and none is idle, and ends after being idle
 //! for [`IDLE`]. Work beyond the limit waits, by priority and then in the order in which it came.
+//!
+//! While pipelines are left to devices (`runtime/left_to_device.rs`), one thread of those for parts stays
+//! ([`DeviceThread`]): it ends these pipelines, whatever the other threads wait for.
 
 use flash_backend::fork::is_child;
 use flash_backend::settings::process_number;
@@ -34,6 +37,15 @@ struct State {
     threads: usize,
     /// Threads that sleep, and may or may not find something in the queue.
     idle: usize,
+    /// While it is not 0, one thread stays, idle or not.
+    reserved: usize,
+}
+
+impl State {
+    fn put(&mut self, priority: i32, job: Job) {
+        let at = self.queue.partition_point(|(before, _)| *before >= priority);
+        self.queue.insert(at, (priority, job));
+    }
 }
 
 thread_local! {
@@ -65,6 +77,29 @@ pub(crate) fn serve_device(job: Job) {
     DEVICES.run(0, job);
 }
 
+/// A thread that serves devices is there, and takes what [`run`](Self::run) gives it, until this is dropped.
+pub(crate) struct DeviceThread(());
+
+impl DeviceThread {
+    /// `None`: no thread could be started.
+    pub fn reserve() -> Option<DeviceThread> {
+        DEVICES.reserve().then_some(DeviceThread(()))
+    }
+
+    /// Has a job run that waits for nothing. Starts no thread and waits for none: a thread of a backend may
+    /// call it.
+    pub fn run(job: Job) {
+        DEVICES.give(job);
+    }
+}
+
+impl Drop for DeviceThread {
+    fn drop(&mut self) {
+        // The thread looks when it has been idle for a while.
+        DEVICES.lock().reserved -= 1;
+    }
+}
+
 /// True if work for devices waits for a thread: what serves one should leave it to work by itself.
 pub(crate) fn devices_wait() -> bool {
     DEVICES.waits.load(Relaxed)
@@ -72,7 +107,7 @@ pub(crate) fn devices_wait() -> bool {
 
 impl Extra {
     const fn new(name: &'static str) -> Extra {
-        let state = State { queue: VecDeque::new(), threads: 0, idle: 0 };
+        let state = State { queue: VecDeque::new(), threads: 0, idle: 0, reserved: 0 };
         Extra { name, state: Mutex::new(state), work: Condvar::new(), waits: AtomicBool::new(false) }
     }
 
@@ -85,8 +120,7 @@ impl Extra {
             return job();
         }
         let mut state = self.lock();
-        let at = state.queue.partition_point(|(before, _)| *before >= priority);
-        state.queue.insert(at, (priority, job));
+        state.put(priority, job);
         if state.idle >= state.queue.len() {
             drop(state);
             self.work.notify_one();
@@ -97,9 +131,8 @@ impl Extra {
         }
         state.threads += 1;
         drop(state);
-        if flash_backend::threads::thread(self.name).spawn(|| self.work()).is_err() {
+        if !self.start() {
             let mut state = self.lock();
-            state.threads -= 1;
             while state.threads == 0
                 && let Some((_, job)) = state.queue.pop_front()
             {
@@ -107,6 +140,45 @@ impl Extra {
                 job();
                 state = self.lock();
             }
+        }
+    }
+
+    /// Starts a thread that is counted already. False: that is not possible, and it is counted no more.
+    fn start(&'static self) -> bool {
+        let started = flash_backend::threads::thread(self.name).spawn(|| self.work()).is_ok();
+        if !started {
+            self.lock().threads -= 1;
+        }
+        started
+    }
+
+    /// Lets one thread stay. False: there is none.
+    fn reserve(&'static self) -> bool {
+        let mut state = self.lock();
+        state.reserved += 1;
+        if state.threads > 0 {
+            return true;
+        }
+        state.threads += 1;
+        drop(state);
+        let started = self.start();
+        if !started {
+            self.lock().reserved -= 1;
+        }
+        started
+    }
+
+    /// Puts a job before all others but those put here before, for a thread that is there.
+    fn give(&self, job: Job) {
+        let mut state = self.lock();
+        state.put(i32::MAX, job);
+        let (idle, waiting) = (state.idle, state.queue.len());
+        if idle < waiting {
+            self.waits.store(true, Relaxed);
+        }
+        drop(state);
+        if idle > 0 {
+            self.work.notify_one();
         }
     }
 
@@ -128,7 +200,8 @@ impl Extra {
                 self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
-            if timeout.timed_out() && state.queue.is_empty() {
+            let stays = state.reserved > 0 && state.threads == 1;
+            if timeout.timed_out() && state.queue.is_empty() && !stays {
                 state.threads -= 1;
                 return;
             }

@@ -282,3 +282,29 @@ fn a_work_group_size_is_taken_or_refused() {
         run("text", 8).unwrap();
     }
 }
+
+/// Pipelines of three launches each, all of them asked for before the first is waited for.
+#[test]
+fn a_thousand_asynchronous_pipelines_are_right_and_their_threads_few() {
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    const N: usize = 64;
+    for device in devices("launches::a_thousand_asynchronous_pipelines_are_right_and_their_threads_few") {
+        let rt = get_runtime(&device).unwrap();
+        let from = FlashMemory::from(numbers(N));
+        let three = |to: &FlashMemory<f32>| {
+            let scale = |pipeline: Pipeline<'static>| {
+                pipeline.submit(Scale::of(3.0, from.clone(), to.clone())).defer([N])
+            };
+            scale(scale(scale(rt.pipeline()))).exec_async()
+        };
+        three(&FlashMemory::zeroed(N)).wait().unwrap();
+        let before = threads();
+        let memories: Vec<_> = (0..1000).map(|_| FlashMemory::<f32>::zeroed(N)).collect();
+        let handles: Vec<_> = memories.iter().map(three).collect();
+        let most = handles.iter().map(|handle| (handle.wait().unwrap(), threads()).1).max().unwrap();
+        // Eight that put them into the queue, and eight that serve devices.
+        assert!(most <= before + 16, "{device}: {most} threads, {before} before");
+        let expected: Vec<f32> = numbers(N).iter().map(|x| 9.0 * x).collect();
+        assert!(memories.iter().all(|to| *to.read().unwrap() == expected), "{device}");
+    }
+}

@@ -20,6 +20,7 @@ mod guards;
 mod host_tasks;
 mod implementations;
 mod keys;
+mod left_to_devices;
 mod limits;
 mod memory;
 mod model;

@@ -16,6 +16,7 @@
 
 mod handle;
 mod host_task;
+mod landing;
 pub(super) mod limits;
 mod outcome;
 pub(super) mod pending;
@@ -30,7 +31,7 @@ pub use host_task::HostTask;
 use super::api::{Pipeline, SubmitObj};
 use super::device_launch::timeout;
 use super::footprint::pipeline::PipelineFootprint;
-use super::hold::{GuardedMemory, InTurn, Rest, end_of, patience};
+use super::hold::{Awaits, GuardedMemory, InTurn, Rest, Runner, end_of, patience};
 use super::launch;
 use super::state::Runtime;
 use super::submissions::SubmissionList;
@@ -42,6 +43,7 @@ use flash_backend::caught;
 use flash_backend::fork;
 use flash_types::Code;
 use flash_types::index::IntoDims;
+use landing::Landing;
 use limits::Permit;
 use pending::{Pending, PlaceInOrder, QueuedPipeline};
 use std::sync::{Arc, OnceLock};
@@ -176,10 +178,10 @@ impl QueuedPipeline for Task {
         self.pending.set_queued(queued);
     }
 
-    fn run(mut self: Box<Self>, may_wait: bool) -> bool {
+    fn run(mut self: Box<Self>, runner: Runner) -> bool {
         let rest = self.rest.take();
         let (list, runtime) = self.pipeline.buffer.parts();
-        let state = InTurn::of_task(&self.touched, may_wait, rest);
+        let state = InTurn::of_task(&self.touched, runner, rest);
         let run = || launch::run_in_turn(list, runtime, &state, Some(self.pending.outcome()));
         let result = caught(run).unwrap_or_else(|text| Err(Error::Backend { code: Code::Panic, text }));
         if let Some(rest) = state.left() {
@@ -191,20 +193,22 @@ impl QueuedPipeline for Task {
         let Task { pipeline, turn, pending, permit, .. } = *self;
         drop(pipeline);
         drop(permit);
-        pending.finish(result, turn, !may_wait);
+        pending.finish(result, turn, runner == Runner::Worker);
         true
     }
 }
 
-/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is
-/// complete, or by an extra thread.
+/// What remains of a pipeline is run when it can be: by a worker once a function of the host is complete, by
+/// a thread that serves devices once its device is done, or by an extra thread.
 fn go_on(mut task: Box<Task>, rest: Rest) {
-    let awaited = rest.awaits.clone();
-    let priority = task.priority();
-    task.rest = Some(rest);
-    match awaited {
-        Some(postponed) => postponed.then(Box::new(move || pending::push(task))),
-        None => workers::blocking::run(priority, Box::new(move || _ = task.run(true))),
+    let (priority, awaits) = (task.priority(), &task.rest.insert(rest).awaits);
+    match awaits {
+        Awaits::Thread => workers::blocking::run(priority, Box::new(move || _ = task.run(Runner::Extra))),
+        Awaits::Host(postponed) => {
+            let postponed = postponed.clone();
+            postponed.then(Box::new(move || pending::push(task)));
+        }
+        Awaits::Device(_) => Landing::await_device(task),
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! A worker runs only what needs nothing but processors. A pipeline that may wait for a device, for memory or
 //! for a launch of another thread is handed to an extra thread (`workers/blocking.rs`), as a whole or for the
-//! rest of it. So no worker is kept from what others wait for.
+//! rest of it. So no worker is kept from what others wait for. A pipeline that a device has all of is in
+//! no queue and on no thread (`landing.rs`).
 
 use super::limits::{SharedOutcome, StoppableOutcome};
 use super::outcome::Outcome;
@@ -17,7 +18,7 @@ use crate::memory::order::{ORDER, Ticket};
 use crate::memory::watch_forks;
 use crate::runtime::event::Event;
 use crate::runtime::footprint::pipeline::PipelineFootprint;
-use crate::runtime::hold::GuardedMemory;
+use crate::runtime::hold::{GuardedMemory, Runner};
 use crate::runtime::submissions::SubmissionList;
 use crate::workers::{self, Source};
 use std::cell::Cell;
@@ -59,9 +60,9 @@ pub(super) trait QueuedPipeline: Send {
     /// It enters the queue, or was taken out.
     fn set_queued(&self, queued: bool);
 
-    /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait. True if all of it
-    /// has run.
-    fn run(self: Box<Self>, may_wait: bool) -> bool;
+    /// Runs it, or some of it, on this thread, and sees to it that the rest is run. True if all of it has
+    /// run.
+    fn run(self: Box<Self>, runner: Runner) -> bool;
 }
 
 /// Takes a place in the order, and counts a pipeline in the words of its memories.
@@ -225,7 +226,7 @@ impl Pending {
                 return outcome;
             }
             if let Some(task) = taken(QUEUE.take(|jobs| self.wanted(jobs, &mut known))) {
-                task.run(true);
+                task.run(Runner::Waiting);
                 continue;
             }
             if self.comes_soon() {
@@ -240,7 +241,7 @@ impl Pending {
             };
             drop(entered);
             if let Some(task) = late {
-                task.run(true);
+                task.run(Runner::Waiting);
             }
             if let Some(outcome) = outcome {
                 return outcome;
@@ -327,14 +328,15 @@ impl Source for Pipelines {
         LEFT_AT.set(QUEUE.changes());
         let Some(task) = task else { return false };
         let start = Instant::now();
-        if task.run(false) {
+        if task.run(Runner::Worker) {
             ARE_SHORT.store(start.elapsed() < SHORT, Relaxed);
         }
         true
     }
 }
 
-/// Waits until this worker is to take what is in the queue, and not a thread that is at it. False: nothing is.
+/// Waits until this worker is to take what is in the queue, and not a thread that is at it. False: nothing
+/// is.
 fn has_its_turn() -> bool {
     // True if no other thread has been at the queue since this one was.
     let alone = QUEUE.changes() == LEFT_AT.get();
@@ -380,7 +382,7 @@ pub(super) fn push(task: Box<dyn QueuedPipeline>) {
     if !workers::announce(1) {
         // There is no thread but this one.
         while let Some(task) = taken(QUEUE.take(|_| Some(0))) {
-            task.run(true);
+            task.run(Runner::Waiting);
         }
     }
 }

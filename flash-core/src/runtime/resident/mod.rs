@@ -1,6 +1,7 @@
 //! The resident path: one device, which has everything that a launch touches, so that no tasks are made.
 //! Submissions go to the device one after another, from the caller. A device whose queue runs on without the
-//! host gets the next one before the last is done. Small missing data is copied at once.
+//! host gets the next one before the last is done. Small missing data is copied at once. At the end the
+//! caller waits, or leaves the launches to the device ([`Progress::Left`]).
 //!
 //! The first submission for which that does not hold, and all after it, take the distributed path
 //! (`distributed/`), if the device has a memory of its own. A device that uses the host's memory has
@@ -9,9 +10,11 @@
 mod cache;
 
 use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
-use super::device_launch::{self, DeviceLaunch, complete};
+use super::device_launch::{self, DeviceLaunch};
+use super::distributed::active_run::ActiveRun;
 use super::distributed::lanes::Lanes;
 use super::footprint::FootprintCache;
+use super::left_to_device::{Launches, LeftToDevice, complete_all};
 use super::partition::Footprint;
 use super::plan::Target;
 use super::state::Runtime;
@@ -40,21 +43,30 @@ const RUN_AHEAD: usize = 1024;
 /// Up to this many bytes of an array are copied to the device at once: a task for the copy would cost more.
 const AT_ONCE: u64 = 64 << 10;
 
-/// Runs submissions from `first` on, on one device, as long as they can take this path. Returns the first
-/// that was not run, and the failures of those before it.
+/// How far a run has come.
+pub(super) enum Progress {
+    /// The first submission that was not run, and the failures of those before it.
+    Done(usize, Vec<LaunchError>),
+    /// All submissions are in the device's queue.
+    Left(LeftToDevice),
+}
+
+/// Runs submissions from `first` on, on one device, as long as they can take this path. `leaves`: it may
+/// leave them to the device.
 pub(super) fn run(
     list: &SubmissionList,
     runtime: &Runtime,
     device: &'static DeviceHandle,
     watch: Option<&SharedOutcome>,
-    first: usize,
-) -> (usize, Vec<LaunchError>) {
+    (first, leaves): (usize, bool),
+) -> Progress {
     // Other work has its place in the lane, before this or after it.
     if !Lanes::of(device).kernels.is_idle() {
-        return (first, Vec::new());
+        return Progress::Done(first, Vec::new());
     }
     let memory = device.memory();
     let mut run = Run::new(list, runtime, device);
+    run.leaves = leaves && LeftToDevice::may(device);
     let mut told = DeviceArgs::default();
     let mut failed = Vec::new();
     // Chains have few orders: mostly it is that of the submission before.
@@ -97,8 +109,26 @@ pub(super) fn run(
             break;
         }
     }
+    if run.leaves && failed.is_empty() && position == list.nodes().len() && !run.pending.is_empty() {
+        match run.leave() {
+            Ok(left) => return Progress::Left(left),
+            Err(pending) => run.pending = pending,
+        }
+    }
     run.complete(run.pending.len(), &mut failed);
-    (position, run.settle(position, failed))
+    Progress::Done(position, run.settle(position, failed))
+}
+
+/// Ends launches that were left to a device: all of a pipeline's. Returns their failures, and the run, which
+/// is over when it is dropped.
+pub(super) fn end(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    left: LeftToDevice,
+) -> (Vec<LaunchError>, Option<ActiveRun>) {
+    let (device, mut failed) = (left.device(), Vec::new());
+    let active_run = left.end(&mut failed);
+    (Run::new(list, runtime, device).settle(list.nodes().len(), failed), active_run)
 }
 
 struct Run<'a> {
@@ -108,8 +138,9 @@ struct Run<'a> {
     known: FootprintCache,
     /// Residences of memories that others may read meanwhile.
     shared: SmallVec<[&'a PublishedResidence; 8]>,
-    /// Launches that may be in flight, by position.
-    pending: SmallVec<[(usize, *mut abi::Event); 8]>,
+    pending: Launches,
+    /// The launches may be left to the device at the end.
+    leaves: bool,
 }
 
 /// Arguments in the form for a device with a memory of its own.
@@ -122,8 +153,21 @@ struct DeviceArgs {
 impl<'a> Run<'a> {
     #[inline]
     fn new(list: &'a SubmissionList, runtime: &'a Runtime, device: &'static DeviceHandle) -> Run<'a> {
-        let (shared, pending) = (SmallVec::new(), SmallVec::new());
-        Run { list, runtime, device, known: FootprintCache::default(), shared, pending }
+        let (shared, pending, leaves) = (SmallVec::new(), SmallVec::new(), false);
+        Run { list, runtime, device, known: FootprintCache::default(), shared, pending, leaves }
+    }
+
+    /// Leaves its launches to the device.
+    ///
+    /// # Errors
+    /// Gives them back if that is not possible.
+    fn leave(&mut self) -> Result<LeftToDevice, Launches> {
+        let shared = self.shared.iter().map(|residence| std::ptr::from_ref(*residence));
+        // SAFETY: events of the device, taken out here; the residences are in memories that the pipeline
+        // holds until it has ended, and it is their user.
+        let left = unsafe { LeftToDevice::new(self.device, std::mem::take(&mut self.pending), shared)? };
+        self.shared.clear();
+        Ok(left)
     }
 
     /// Sets the places of the arguments on the device. Missing data is copied there first if that is quick.
@@ -282,7 +326,7 @@ impl<'a> Run<'a> {
         if limit.is_none() && profile.is_none() {
             let event = match self.list.nodes().len() {
                 // No other launch goes to the device meanwhile.
-                1 => launch.wait(args, launch.phases.clone()).map(|()| None),
+                1 if !self.leaves => launch.wait(args, launch.phases.clone()).map(|()| None),
                 _ => launch.begin(args),
             };
             match event? {
@@ -329,16 +373,8 @@ impl<'a> Run<'a> {
     }
 
     fn wait(&mut self, count: usize, failed: &mut Vec<(usize, Error)>) {
-        // The last one first: when it is done, all of them are.
-        let mut outcomes: SmallVec<[(usize, Error); 4]> = SmallVec::new();
-        for (position, event) in self.pending.drain(..count).rev() {
-            // SAFETY: an event of this device's backend, released once.
-            if let Err(error) = unsafe { complete(self.device, event, None) } {
-                outcomes.push((position, error));
-            }
-        }
-        failed.extend(outcomes);
-        failed.sort_by_key(|(position, _)| *position);
+        // SAFETY: events of this device's backend, given back once.
+        unsafe { complete_all(self.device, self.pending.drain(..count), failed) };
     }
 
     fn end_shared(&mut self) {

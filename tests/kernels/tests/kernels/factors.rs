@@ -5,7 +5,7 @@
 //! 10.3. All are `n` rounding errors of the sum of the sizes of `n` terms; the allowed ones are twice that
 //! and a few.
 
-use crate::matrices::{has_cublas, with_openblas};
+use crate::matrices::{has_cublas, has_cusolver, with_openblas};
 use crate::{Real, all_of, is_too_much, near, numbers};
 use flash::RuntimeObj;
 use flash::kernels::trsm::{Diagonal, Side};
@@ -16,29 +16,39 @@ use flash_tests::emulated;
 /// The CPU implementations whose bits do not depend on cuts.
 const NAMES: [&str; 2] = ["blocked", "plain"];
 
-/// The runtimes of all implementations of `potrf`.
-fn without_cublas(test: &str) -> Vec<(String, RuntimeObj)> {
-    let mut runtimes = all_of(test, &NAMES);
+/// The runtimes of all implementations of a kernel that GPUs have by a library, where they have that.
+fn with_library(test: &str, library: &str, has: fn(&RuntimeObj) -> bool) -> Vec<(String, RuntimeObj)> {
+    let mut all = all_of(test, &NAMES);
     if !emulated::is_here() {
-        runtimes.extend(with_openblas(test));
+        all.extend(with_openblas(test));
     }
-    runtimes
-}
-
-/// The runtimes of all implementations of the other kernels.
-fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
     let (mut runtimes, mut libraries) = (Vec::new(), Vec::new());
-    for (which, rt) in without_cublas(test) {
-        if !which.starts_with("NVIDIA_GPU") || !has_cublas(&rt) {
+    for (which, rt) in all {
+        if !which.starts_with("NVIDIA_GPU") || !has(&rt) {
             runtimes.push((which, rt));
             continue;
         }
         // Its bits may depend on the number of rows.
-        libraries.push((format!("{which}, by cublas"), rt.options(Implementation::named("cublas"))));
+        libraries.push((format!("{which}, by {library}"), rt.options(Implementation::named(library))));
         runtimes.push((which, rt.options(Implementation::named("any"))));
     }
     runtimes.append(&mut libraries);
     runtimes
+}
+
+/// The runtimes of all implementations of `gemm`, `syrk` and `trsm`.
+fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
+    with_library(test, "cublas", has_cublas)
+}
+
+/// The runtimes of all implementations of `potrf`.
+fn factorising(test: &str) -> Vec<(String, RuntimeObj)> {
+    with_library(test, "cusolver", has_cusolver)
+}
+
+/// True for a runtime of a device, whose kernels leave out what is not there and cannot fail.
+fn is_device(which: &str) -> bool {
+    ["OPENCL", "INTEL", "NVIDIA"].iter().any(|key| which.starts_with(key))
 }
 
 fn bound<T: Real>(n: usize, size: f64) -> f64 {
@@ -323,25 +333,31 @@ fn triangular_systems_of_all_forms_are_solved_and_no_cut_changes_a_bit() {
     systems::<f64>("factors::triangular_systems_of_all_forms_are_solved_and_no_cut_changes_a_bit");
 }
 
+/// Asserts that the lower triangle of `l` is the factor of `a`, and that nothing is written above it.
+#[track_caller]
+fn is_factor<T: Real>(l: &Matrix<T>, a: &Matrix<T>, what: &str) {
+    let n = a.rows;
+    for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        if j > i {
+            assert!(l.at(false, i, j).is_nan(), "{what}, {n}: {i}, {j} is above the diagonal");
+            continue;
+        }
+        let terms = || (0..=j).map(|p| l.at(false, i, p) * l.at(false, j, p));
+        let off = terms().sum::<f64>() - a.at(false, i, j);
+        let allowed = bound::<T>(n, terms().map(f64::abs).sum());
+        assert!(off.abs() <= allowed, "{what}, {n} of {}: {i}, {j}: {off:e}", T::NAME);
+    }
+}
+
 fn cholesky<T: Real>(test: &str) {
-    let runtimes = without_cublas(test);
+    let runtimes = factorising(test);
     for n in [0, 1, 2, 5, 33, 64, 65, 260].into_iter().filter(|n| !is_too_much(n * n * n / 3)) {
         let a = Matrix::<T>::definite(n, 131);
         for (which, rt) in &runtimes {
             let to = a.memory();
             rt.submit(potrf(&to).unwrap()).exec([1]).unwrap();
             potrf::check(&to).unwrap();
-            let l = Matrix { elements: to.read().unwrap().to_vec(), ..a };
-            for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
-                if j > i {
-                    assert!(l.at(false, i, j).is_nan(), "{which}, {n}: {i}, {j} is above the diagonal");
-                    continue;
-                }
-                let terms = || (0..=j).map(|p| l.at(false, i, p) * l.at(false, j, p));
-                let off = terms().sum::<f64>() - a.at(false, i, j);
-                let allowed = bound::<T>(n, terms().map(f64::abs).sum());
-                assert!(off.abs() <= allowed, "{which}, {n} of {}: {i}, {j}: {off:e}", T::NAME);
-            }
+            is_factor(&Matrix { elements: to.read().unwrap().to_vec(), ..a }, &a, which);
         }
     }
 }
@@ -352,45 +368,105 @@ fn factors_multiply_to_the_matrix_and_leave_the_other_triangle_alone() {
     cholesky::<f64>("factors::factors_multiply_to_the_matrix_and_leave_the_other_triangle_alone");
 }
 
-/// An identity with another pivot.
-fn with_pivot(n: usize, row: usize, pivot: f64) -> FlashMemory<f64> {
-    let element = |at: usize| if at == row * (n + 1) { pivot } else { f64::from(at.is_multiple_of(n + 1)) };
-    (0..n * n).map(element).collect::<FlashMemory<f64>>().with_shape([n, n]).unwrap()
+/// Some matrices one after another, with more elements behind each row and behind the last one.
+fn several<T: Real>(test: &str) {
+    const BETWEEN: f64 = 7.0;
+    let runtimes = factorising(test);
+    for (n, more, rest, count) in
+        [(0, 0, 3, 2), (1, 2, 0, 5), (7, 0, 0, 4), (20, 3, 11, 3), (33, 31, 1, 2), (150, 5, 0, 2)]
+    {
+        if is_too_much(count * n * n * n / 3) {
+            continue;
+        }
+        let (lda, len) = (n + more, n * (n + more) + rest);
+        let matrices: Vec<_> = (0..count).map(|k| Matrix::<T>::definite(n, 171 + k as u64)).collect();
+        let mut elements = vec![T::of(BETWEEN); count * len];
+        for (to, matrix) in elements.chunks_exact_mut(len).zip(&matrices) {
+            for i in 0..n {
+                to[i * lda..][..n].copy_from_slice(&matrix.elements[i * n..][..n]);
+            }
+        }
+        for (which, rt) in &runtimes {
+            let a = FlashMemory::from(&elements[..]);
+            let kernel = potrf::Potrf::of(n as u64, lda as u64, &a);
+            rt.submit(kernel).exec([count]).unwrap();
+            let found = a.read().unwrap();
+            for (k, (found, matrix)) in found.chunks_exact(len).zip(&matrices).enumerate() {
+                let what = format!("{which}, matrix {k} of {count}, {lda} apart");
+                let at = |(i, j): (usize, usize)| found[i * lda + j];
+                let elements = (0..n * n).map(|at_| at((at_ / n, at_ % n))).collect();
+                is_factor(&Matrix { elements, ..*matrix }, matrix, &what);
+                let between = (0..len).filter(|at| n == 0 || at / lda >= n || at % lda >= n);
+                between.for_each(|at| assert_eq!(found[at].wide(), BETWEEN, "{what}: element {at}"));
+            }
+        }
+    }
 }
 
 #[test]
-fn a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value() {
-    for (which, rt) in
-        without_cublas("factors::a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value")
-    {
-        let cases = [
-            (1, 0, 0.0, "0e0"),
-            (5, 3, -2.5, "-2.5e0"),
-            (90, 70, f64::NAN, "NaN"),
-            (90, 89, -0.125, "-1.25e-1"),
-            // Beyond what is too small for libraries.
-            (260, 259, f64::NAN, "NaN"),
-            (260, 200, -0.125, "-1.25e-1"),
-        ];
+fn several_matrices_are_factorised_each_in_its_place() {
+    several::<f32>("factors::several_matrices_are_factorised_each_in_its_place");
+    several::<f64>("factors::several_matrices_are_factorised_each_in_its_place");
+}
+
+/// An identity, but for a pivot. Its element on the diagonal is positive where it can be.
+fn with_pivot<T: Real>(n: usize, row: usize, pivot: f64) -> FlashMemory<T> {
+    let element = |at: usize| match (at / n, at % n) {
+        (i, j) if i == row && j + 1 == row => 2.0,
+        (i, j) if i == row && j == row => pivot + if row == 0 { 0.0 } else { 4.0 },
+        (i, j) => f64::from(u8::from(i == j)),
+    };
+    (0..n * n).map(|at| T::of(element(at))).collect::<FlashMemory<T>>().with_shape([n, n]).unwrap()
+}
+
+fn pivots<T: Real>(test: &str) {
+    let cases = [
+        (1, 0, 0.0, "0e0"),
+        (1, 0, -3.0, "-3e0"),
+        (2, 1, 0.0, "0e0"),
+        (5, 3, -2.5, "-2.5e0"),
+        (90, 70, f64::NAN, "NaN"),
+        (90, 89, -0.125, "-1.25e-1"),
+        // Beyond what is too small for libraries.
+        (260, 259, f64::NAN, "NaN"),
+        (260, 200, -0.125, "-1.25e-1"),
+    ];
+    for (which, rt) in factorising(test) {
         for (n, row, pivot, shown) in cases.into_iter().filter(|(n, ..)| !is_too_much(n * n * n / 3)) {
-            let a = with_pivot(n, row, pivot);
-            let is_device = ["OPENCL", "INTEL", "NVIDIA"].iter().any(|key| which.starts_with(key));
+            let a = with_pivot::<T>(n, row, pivot);
             let error = match rt.submit(potrf(&a).unwrap()).exec([1]) {
-                Err(error) if !is_device => {
+                Err(error) if !is_device(&which) => {
                     assert!(matches!(a.get(0), Err(flash::Error::Poisoned)), "{which}");
                     error
                 }
                 // Kernels of devices cannot report it.
-                Ok(()) if is_device => potrf::check(&a).unwrap_err(),
+                Ok(()) if is_device(&which) => potrf::check(&a).unwrap_err(),
                 other => panic!("{which}: {other:?}"),
             };
-            let expected = format!(
-                "expected a positive definite matrix, found the pivot {shown} in row {row} of {n}, counted from 0: check the matrix, or add something to its diagonal"
-            );
+            let expected = |pivot: &str| {
+                format!(
+                    "expected a positive definite matrix, found the pivot {pivot} in row {row} of {n}, counted from 0: check the matrix, or add something to its diagonal"
+                )
+            };
             let text = error.to_string();
-            assert!(text.contains(&expected) && text.contains("flash.potrf"), "{which}: {text}");
+            let is_there = |pivot| text.contains(&expected(pivot));
+            // cuSOLVER says only the row.
+            let is_right = is_there(shown) || which.ends_with("by cusolver") && is_there("NaN");
+            assert!(is_right && text.contains("flash.potrf"), "{which}, {n}, {row}: {text}");
+            // The device goes on.
+            let a = Matrix::<T>::definite(3, 132);
+            let to = a.memory();
+            rt.submit(potrf(&to).unwrap()).exec([1]).unwrap();
+            potrf::check(&to).unwrap();
+            is_factor(&Matrix { elements: to.read().unwrap().to_vec(), ..a }, &a, &which);
         }
     }
+}
+
+#[test]
+fn a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value() {
+    pivots::<f32>("factors::a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value");
+    pivots::<f64>("factors::a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value");
 }
 
 /// Launches with sizes that the arrays do not have: devices leave out what is not there, libraries refuse
@@ -399,10 +475,12 @@ fn a_pivot_that_is_not_positive_is_an_error_with_its_row_and_value() {
 fn code_for_devices_stays_inside_its_arrays() {
     use flash::kernels::{gemm::Gemm, potrf::Potrf, syrk::Syrk, trsm::Trsm};
     const MANY: u64 = 1 << 40;
-    let is_device = |which: &str| ["OPENCL", "INTEL", "NVIDIA"].iter().any(|key| which.starts_with(key));
-    let mut runtimes = everywhere("factors::code_for_devices_stays_inside_its_arrays");
-    runtimes.retain(|(which, _)| is_device(which));
-    for (which, rt) in &runtimes {
+    const TEST: &str = "factors::code_for_devices_stays_inside_its_arrays";
+    let on_devices = |mut runtimes: Vec<(String, RuntimeObj)>| {
+        runtimes.retain(|(which, _)| is_device(which));
+        runtimes
+    };
+    for (which, rt) in &on_devices(everywhere(TEST)) {
         let [a, c] =
             [16, 12].map(|n: usize| numbers::<f64>(n, 161).into_iter().collect::<FlashMemory<f64>>());
         let done = |result: Result<(), flash::Error>, what: &str| {
@@ -441,12 +519,17 @@ fn code_for_devices_stays_inside_its_arrays() {
                 done(rt.submit(kernel).exec([items]), &format!("trsm {n} {width} {right} {ldl} {ldb}"));
             }
         }
-        for (n, lda) in [(4, 4), (3, u64::MAX), (MANY, MANY), (MANY, 0)].into_iter() {
-            if which.ends_with("by cublas") {
-                break;
-            }
-            done(rt.submit(Potrf::of(n, lda, &c)).exec([1]), &format!("potrf {n} {lda}"));
+    }
+    for (which, rt) in &on_devices(factorising(TEST)) {
+        let c = FlashMemory::<f64>::zeroed(12);
+        for (n, lda) in [(4, 4), (3, u64::MAX), (MANY, MANY), (MANY, 0)] {
+            let result = rt.submit(Potrf::of(n, lda, &c)).exec([1]);
+            assert!(result.is_ok() != which.ends_with("by cusolver"), "{which}, {n} {lda}: {result:?}");
+            c.write().unwrap().fill(1.0);
         }
+        // The distance of a single row may be anything.
+        rt.submit(Potrf::of(1, i64::MAX as u64, &c)).exec([1]).unwrap();
+        assert_eq!(c.get(0).unwrap(), 1.0, "{which}");
     }
 }
 

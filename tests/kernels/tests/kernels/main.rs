@@ -1,7 +1,7 @@
 //! The kernels of the library: each implementation that this machine can run, whole and cut, in both
 //! precisions, against references in double precision.
 
-mod cublas;
+mod cuda_libraries;
 mod edges;
 mod elementwise;
 mod factors;

@@ -1,8 +1,9 @@
 //! `mmm`.
 
-use crate::{Real, all, cublas, implementations, is_too_much, near, numbers};
+use crate::{Real, all, cuda_libraries, implementations, is_too_much, near, numbers};
 use flash::kernels::mmm;
 use flash::kernels::mmm::Mmm;
+use flash::kernels::potrf::Potrf;
 use flash::prelude::*;
 use flash_tests::emulated;
 use std::collections::BTreeSet;
@@ -22,7 +23,14 @@ fn openblas() -> Result<flash::RuntimeObj, String> {
 /// True if a device has cuBLAS.
 pub fn has_cublas(rt: &flash::RuntimeObj) -> bool {
     let found = rt.options(Implementation::named("cublas")).preload::<Mmm<'static, f32>>();
-    assert!(found.is_ok() || !cublas::is_here(), "{found:?}");
+    assert!(found.is_ok() || !cuda_libraries::is_here(), "{found:?}");
+    found.is_ok()
+}
+
+/// True if a device has cuSOLVER.
+pub fn has_cusolver(rt: &flash::RuntimeObj) -> bool {
+    let found = rt.options(Implementation::named("cusolver")).preload::<Potrf<'static, f32>>();
+    assert!(found.is_ok() || !cuda_libraries::is_here(), "{found:?}");
     found.is_ok()
 }
 
