@@ -15,6 +15,7 @@ fn main() -> io::Result<()> {
         "docs/cuda.md",
         "docs/tasks.md",
         "docs/graphs.md",
+        "docs/ranks.md",
     ] {
         let page = root.join(page);
         println!("cargo::rerun-if-changed={}", page.display());

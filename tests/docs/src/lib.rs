@@ -22,6 +22,9 @@ mod tasks {}
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/graphs.md"))]
 mod graphs {}
 
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/ranks.md"))]
+mod ranks {}
+
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/opencl.md"))]
 mod opencl {}
 

@@ -15,6 +15,8 @@ use crate::{cuda, root};
 pub const NBODY: &str = "nbody";
 pub const FLASH: &str = "flash";
 pub const BENCH: &str = "flash-bench";
+/// Example programs that check their results.
+pub const CHECKED: [&str; 3] = ["gemm", "cholesky", "jacobi3d"];
 /// Programs of tests.
 pub const TESTS: [&str; 3] = ["cuda", "kernels", "device_kernels"];
 /// The backend, as a shared library.
@@ -22,12 +24,16 @@ pub const PLUGIN: &str = "flash_backend_cuda_plugin";
 /// This program.
 const XTASK: &str = "xtask";
 
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 10] = [
+    "cholesky",
     "flash-backend-cuda-plugin",
     "flash-bench",
     "flash-cli",
     "flash-tests",
     "flash-tests-kernels",
+    // Another package that is used has the name, too.
+    concat!("gemm@", env!("CARGO_PKG_VERSION")),
+    "jacobi3d",
     "nbody",
     "xtask",
 ];
@@ -47,7 +53,7 @@ pub struct Kit {
 }
 
 fn targets() -> impl Iterator<Item = &'static str> {
-    [NBODY, FLASH, BENCH, PLUGIN, XTASK].into_iter().chain(TESTS)
+    [NBODY, FLASH, BENCH, PLUGIN, XTASK].into_iter().chain(CHECKED).chain(TESTS)
 }
 
 /// CUDA's own NVRTC, at the usual place.

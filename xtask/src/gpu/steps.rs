@@ -17,10 +17,11 @@ use crate::tally::Tally;
 const PUBLISHED: [f64; 10] =
     [26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0];
 
-/// Seconds of the conformance suite; of each way to compute the ten energies; of each check of
-/// `compute-sanitizer`.
+/// Seconds of the conformance suite; of each way to compute the ten energies; of each program that checks its
+/// results; of each check of `compute-sanitizer`.
 const CONFORMANCE: u64 = 40;
 const ENERGY: u64 = 15;
+const CHECKED: u64 = 15;
 const SANITIZER: u64 = 40;
 
 /// The ways to compute the ten energies: a name, and the options of `nbody`.
@@ -28,6 +29,13 @@ const ENERGIES: [(&str, &[&str]); 3] = [
     ("ten energies, two kernels", &[]),
     ("ten energies, one kernel", &["--form", "one-kernel"]),
     ("ten energies, double precision", &["--precision", "f64"]),
+];
+
+/// Example programs, and options with which they take seconds.
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    (kit::CHECKED[0], &["--m", "8192", "--k", "8192", "--n", "8192", "--tile", "2048"]),
+    (kit::CHECKED[1], &["--n", "8192", "--tile", "1024"]),
+    (kit::CHECKED[2], &["--size", "256"]),
 ];
 
 /// Tests that read or build the sources, which may be absent: the program, and how their names begin.
@@ -40,7 +48,7 @@ const OF_SOURCES: [(&str, &str); 5] = [
 ];
 
 /// Programs of tests, and their seconds; and the seconds of one of their tests.
-const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 100), (kit::TESTS[1], 100), (kit::TESTS[2], 40)];
+const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 80), (kit::TESTS[1], 90), (kit::TESTS[2], 40)];
 const TEST: u64 = 60;
 
 /// Benchmarks, their arguments, and their seconds.
@@ -122,6 +130,12 @@ impl<'a> Runner<'a> {
             match device.emulated {
                 true => self.skip(name, HOURS),
                 false => self.step(name, |runner| runner.energies(options)),
+            }
+        }
+        for (program, options) in PROGRAMS {
+            match device.emulated {
+                true => self.skip(program, HOURS),
+                false => self.step(&format!("`{program}`"), |runner| runner.checked(program, options)),
             }
         }
         for (program, seconds) in TESTS {
@@ -228,6 +242,16 @@ impl<'a> Runner<'a> {
             .and_then(|energies| energies.iter().map(Value::as_f64).collect());
         let worst = compare(&energies.context("the report has no list of energies")?)?;
         Ok(format!("at most {worst:.2} units of the fifth digit from those published"))
+    }
+
+    /// Runs an example that checks its results, and says how fast it was.
+    fn checked(&mut self, program: &str, options: &[&str]) -> Result<String> {
+        let arguments = [&["--devices", KEY, "--check"], options].concat();
+        let (status, log) = self.command(program, CHECKED, program, &arguments)?;
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        let said = read(&log)?;
+        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        Ok(lines[lines.len().saturating_sub(2)..].join("; "))
     }
 
     /// Runs a program of tests, each test in a process of its own: one that loses the device, or crashes,
@@ -378,7 +402,7 @@ mod tests {
     fn every_step_has_its_time_though_all_others_take_all_of_theirs() {
         let of_tests: u64 = TESTS.iter().map(|(_, seconds)| seconds).sum();
         let of_benchmarks: u64 = BENCHMARKS.iter().map(|(.., seconds)| seconds).sum();
-        let of_energies = ENERGY * ENERGIES.len() as u64;
+        let of_energies = ENERGY * ENERGIES.len() as u64 + CHECKED * PROGRAMS.len() as u64;
         let of_sanitizers = SANITIZER * SANITIZERS.len() as u64;
         let all = CONFORMANCE + of_energies + of_tests + of_benchmarks + of_sanitizers;
         assert!(all <= ALL.as_secs(), "{all} s");

@@ -1,7 +1,7 @@
 //! A device of this process, reached through the vtable of its backend, as the host has it.
 
 use super::{library, lock};
-use crate::wire::{Bounds, OwnedLaunch, RemoteDevice, RemoteSpace, Shape, Side, bad, lost};
+use crate::wire::{Bounds, OwnedLaunch, RemoteDevice, RemoteSpace, Shape, Side, bad, failed};
 use flash_backend::abi::{
     self, BackendApi, Buffer, CopyBox, Implementation, MemorySpace, RegisteredDevice, SPACE_HOST, Str,
 };
@@ -286,7 +286,7 @@ impl LocalDevice {
                     let bytes = touched.end - touched.start;
                     // Modulo 2^64, as a part's first element may be before the memory.
                     let first = offset.wrapping_add(touched.start);
-                    memory.pointer(first, bytes).map_err(|error| lost(&error))?;
+                    memory.pointer(first, bytes).map_err(|error| failed(&error))?;
                     let handle = (memory.base().expose_provenance() as u64).wrapping_add(offset);
                     Ok(Buffer { space: SPACE_HOST, reserved: 0, handle })
                 }

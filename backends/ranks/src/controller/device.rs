@@ -56,7 +56,7 @@ impl RankDevice {
         let one = |(number, remote): (usize, RemoteDevice)| {
             let RemoteDevice { id, info, target, spaces } = remote;
             let mut info: DeviceInfo = serde_json::from_str(&info).map_err(|why| {
-                bad(format!("properties of {agent}'s device {id} that cannot be read: {why}")).text
+                bad(format!("properties of device {id} of rank {} that cannot be read: {why}", agent.0)).text
             })?;
             if info.targets.is_empty() {
                 info.targets.push(target);
@@ -99,7 +99,7 @@ impl RankDevice {
     fn named(&self, failure: Failure) -> Failure {
         match failure.code {
             Code::Cancelled | Code::DeviceLost => failure,
-            code => Failure::new(code, format!("{}, {}: {}", self.agent, self.id, failure.text)),
+            code => Failure::new(code, format!("rank {}, {}: {}", self.agent.0, self.id, failure.text)),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::calls::Reply;
 use super::{Asked, Controller};
-use crate::wire::{RemoteSpace, Request, Shape, Side, bad, lost};
+use crate::wire::{RemoteSpace, Request, Shape, Side, bad, failed};
 use flash_backend::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use flash_backend::host_memory::{self, copy_addresses};
 use flash_backend::offload::staging::{self, Stage};
@@ -84,8 +84,8 @@ impl Buffers {
     pub fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
         if space == SHARED && self.works_in_shared {
             let heap = self.heap()?;
-            let block = heap.alloc(bytes.max(1), 64).map_err(|error| lost(&error))?;
-            let at = heap.memory().pointer(block.offset, block.bytes).map_err(|error| lost(&error))?;
+            let block = heap.alloc(bytes.max(1), 64).map_err(|error| failed(&error))?;
+            let at = heap.memory().pointer(block.offset, block.bytes).map_err(|error| failed(&error))?;
             return Ok(Buffer { space, reserved: 0, handle: at.expose_provenance() as u64 });
         }
         if self.works_in_shared || space < self.space(0) || space >= self.space(0) + SPACES {
@@ -216,7 +216,7 @@ impl Buffers {
 
     fn block(&self) -> Result<Block, Failure> {
         let heap = self.heap()?;
-        let block = heap.alloc(PIECE, 4096).map_err(|error| lost(&error))?;
+        let block = heap.alloc(PIECE, 4096).map_err(|error| failed(&error))?;
         let data = heap.memory().pointer(block.offset, PIECE).map_err(|error| bad(error.to_string()))?;
         Ok(Block { data, offset: block.offset, busy: None })
     }

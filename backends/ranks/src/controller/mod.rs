@@ -73,7 +73,8 @@ pub(crate) fn endpoint(agent: bool) -> Result<SharedTransport, String> {
         Err(why) => Err(why.clone()),
         Ok(None) => Err("this process is in no world: `flash run -n N -- PROGRAM` starts one".to_owned()),
         Ok(Some((_, me))) if (me.0 > 0) != agent => Err(format!(
-            "this process is {me} of its world: {}",
+            "this process is rank {} of its world: {}",
+            me.0,
             if agent { "the controller, no agent" } else { "an agent, whose devices the controller has" }
         )),
         Ok(Some((slot, _))) => {
@@ -118,7 +119,11 @@ impl Controller {
                 let answered = controller.wait_until(agent, number, std::ptr::null(), Some(until));
                 if !answered {
                     controller.calls.leave(number);
-                    let text = format!("{agent} did not say within {} s which devices it has: does its program call get_runtime?", START.as_secs());
+                    let text = format!(
+                        "rank {} did not say within {} s which devices it has: does its program call get_runtime?",
+                        agent.0,
+                        START.as_secs()
+                    );
                     return Err(Failure::new(Code::Unavailable, text));
                 }
                 controller.taken(number)
@@ -180,7 +185,7 @@ impl Controller {
             match wire::send(&self.transport, to, head, request) {
                 // The agent may be waiting for room for its answers.
                 Err(NetError::Full { .. }) => self.take_some(),
-                outcome => return outcome.map_err(|error| wire::lost(&error)),
+                outcome => return outcome.map_err(|error| wire::failed(&error)),
             }
         }
     }
@@ -279,8 +284,7 @@ impl Controller {
         for agent in (1..self.transport.peers() as u32).map(Peer) {
             let Some(loss) = self.transport.lost(agent) else { continue };
             for number in self.calls.to(agent) {
-                let failure = Failure::new(Code::DeviceLost, loss.to_string());
-                let (callbacks, lent) = self.calls.settle(number, agent, Err(failure));
+                let (callbacks, lent) = self.calls.settle(number, agent, Err(wire::gone(&loss)));
                 lent.into_iter().for_each(|lent| self.take_back(lent));
                 self.transport.wake();
                 call_all(callbacks);

@@ -15,7 +15,7 @@ pub(crate) use image::ImplementationImage;
 pub(crate) use launch::{Bounds, LaunchImage, OwnedLaunch, Place, owned};
 
 use flash_backend::{Code, Failure};
-use flash_net::{MAX_FRAME, NetError, Peer, Transport};
+use flash_net::{Loss, MAX_FRAME, NetError, Peer, Transport};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -196,13 +196,18 @@ pub(crate) fn bad(what: String) -> Failure {
 }
 
 /// A failure of the transport.
-pub(crate) fn lost(error: &NetError) -> Failure {
-    let code = match error {
-        NetError::Lost(_) => Code::DeviceLost,
-        NetError::OutOfMemory { .. } => Code::OutOfMemory,
-        _ => Code::Other,
-    };
-    Failure::new(code, error.to_string())
+pub(crate) fn failed(error: &NetError) -> Failure {
+    match error {
+        NetError::Lost(loss) => gone(loss),
+        NetError::OutOfMemory { .. } => Failure::new(Code::OutOfMemory, error.to_string()),
+        _ => Failure::new(Code::Other, error.to_string()),
+    }
+}
+
+/// A rank that is gone.
+pub(crate) fn gone(loss: &Loss) -> Failure {
+    // It is a rank to those who read it.
+    Failure::new(Code::DeviceLost, loss.to_string().replacen("peer", "rank", 1))
 }
 
 /// Reads a body.

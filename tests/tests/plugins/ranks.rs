@@ -1,0 +1,221 @@
+//! `flash run`: a program with the devices of other processes, and what happens when one of them is killed.
+
+use flash_tests::plugins::{self, built, text_of};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a machine that is busy.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A line of `flash run` with this many processes.
+fn line<'a>(ranks: &'a str, program: &'a Path, arguments: &[&'a str]) -> Vec<&'a str> {
+    let program = program.to_str().expect("a path of text");
+    [&["run", "-n", ranks, "--", program], arguments].concat()
+}
+
+fn run(ranks: &str, program: &Path, arguments: &[&str]) -> Output {
+    run_with(ranks, program, arguments, &[])
+}
+
+fn run_with(ranks: &str, program: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = plugins::flash("", &line(ranks, program, arguments));
+    command.envs(variables.iter().copied()).output().unwrap()
+}
+
+/// Three steps of nbody on devices: their ids, and the energies.
+fn energies(ranks: &str, key: &str, variables: &[(&str, &str)]) -> (Vec<String>, Value) {
+    let arguments = ["--runtime", key, "--bodies", "500", "--steps", "3", "--quiet", "--report", "-"];
+    let output = run_with(ranks, &built().nbody, &arguments, variables);
+    assert!(output.status.success(), "{key}: {}", text_of(&output));
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text_of(&output)));
+    let devices = report["devices"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned());
+    (devices.collect(), report["kinetic_energy"].clone())
+}
+
+#[test]
+fn devices_of_other_processes_pass_the_suite_of_backends() {
+    let output = run("3", &built().flash, &["conformance", "RANK", "--check", ""]);
+    let text = text_of(&output);
+    assert!(output.status.success(), "{text}");
+    for expected in ["passed   RANK:1/ALL_CPU:0 ", "passed   RANK:2/ALL_CPU:0 ", " 0 failed"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn devices_with_memories_of_their_own_pass_it_too() {
+    let plugin = built().test.to_str().unwrap();
+    let variables = [("FLASH_BACKEND_PATH", plugin), ("FLASH_TEST", "devices=2 ns=100")];
+    let output = run_with("2", &built().flash, &["conformance", "RANK:1/TEST", "--check", ""], &variables);
+    assert!(output.status.success(), "{}", text_of(&output));
+    assert!(text_of(&output).contains("RANK:1/TEST:1 "), "{}", text_of(&output));
+}
+
+#[test]
+fn a_program_has_the_same_bits_on_any_ranks() {
+    let (devices, expected) = energies("1", "ALL_CPU", &[]);
+    assert_eq!(devices, ["ALL_CPU:0"]);
+    let test = [("FLASH_BACKEND_PATH", built().test.to_str().unwrap()), ("FLASH_TEST", "devices=2")];
+    for (ranks, key, ids, variables) in [
+        ("2", "RANK", &["RANK:1/ALL_CPU:0"][..], &[][..]),
+        ("4", "RANK", &["RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0", "RANK:3/ALL_CPU:0"], &[]),
+        ("4", "RANK:2", &["RANK:2/ALL_CPU:0"], &[]),
+        ("3", "ALL_CPU,RANK:cpu", &["ALL_CPU:0", "RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0"], &[]),
+        ("2", "RANK:1/TEST", &["RANK:1/TEST:0", "RANK:1/TEST:1"], &test),
+        ("2", "RANK:1/ALL_CPU,RANK:1/TEST:1", &["RANK:1/ALL_CPU:0", "RANK:1/TEST:1"], &test),
+    ] {
+        let (devices, found) = energies(ranks, key, variables);
+        assert_eq!(devices, ids, "{key} of {ranks}");
+        assert_eq!(found, expected, "{key} of {ranks}");
+    }
+}
+
+#[test]
+fn a_recorded_pipeline_is_the_same_on_a_rank() {
+    let place = plugins::directory();
+    let file = place.path().join("run.flash");
+    let file = file.to_str().unwrap();
+    let record = ["--quiet", "--steps", "3", "--runtime", "ALL_CPU", "--bodies", "100", "--record", file];
+    let output = plugins::program(&built().nbody, "", &record).output().unwrap();
+    assert!(output.status.success(), "{}", text_of(&output));
+    let output = run("2", &built().flash, &["diff", file, "--a", "ALL_CPU", "--b", "RANK"]);
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+#[test]
+fn the_status_is_the_programs_and_what_is_wrong_is_said() {
+    let shell = Path::new("/bin/sh");
+    assert_eq!(run("2", shell, &["-c", "exit 7"]).status.code(), Some(7));
+    assert_eq!(run("1", shell, &["-c", "kill -9 $$"]).status.code(), Some(128 + 9));
+    for (ranks, program, expected) in [
+        ("0", shell, "expected a number of processes from 1 to"),
+        ("many", shell, "expected a number of processes from 1 to"),
+        ("2", Path::new("/no/such/program"), "cannot start /no/such/program"),
+    ] {
+        let output = run(ranks, program, &[]);
+        assert!(!output.status.success() && text_of(&output).contains(expected), "{}", text_of(&output));
+    }
+    // Keys of ranks that are not there, outside of a world and in one.
+    for (ranks, key, expected) in [
+        (None, "RANK", "`flash run -n N -- PROGRAM` starts one"),
+        (Some("2"), "RANK:2", "there is no device `RANK:2`"),
+        (Some("2"), "RANK:1/NO_SUCH_KEY", "there is RANK:1/ALL_CPU:0"),
+        (Some("2"), "RANK:first", "expected a rank's number"),
+    ] {
+        let arguments = ["--quiet", "--bodies", "10", "--runtime", key];
+        let output = match ranks {
+            None => plugins::program(&built().nbody, "", &arguments).output().unwrap(),
+            Some(ranks) => run(ranks, &built().nbody, &arguments),
+        };
+        assert!(
+            !output.status.success() && text_of(&output).contains(expected),
+            "{key}: {}",
+            text_of(&output)
+        );
+    }
+}
+
+/// A program that computes for ever, and its processes by rank.
+struct Running {
+    process: Option<Child>,
+    ranks: Vec<u32>,
+}
+
+impl Running {
+    fn start(ranks: usize, key: &str) -> Running {
+        let number = ranks.to_string();
+        let arguments = ["--quiet", "--bodies", "500", "--steps", "100000000", "--runtime", key];
+        let mut command = plugins::flash("", &line(&number, &built().nbody, &arguments));
+        let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Running { process: Some(process), ranks: Vec::new() };
+        running.ranks = within(LONG, || {
+            let own = running.id();
+            let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
+            let ids: Vec<u32> = children.split_whitespace().map(|id| id.parse().unwrap()).collect();
+            // All have joined when each has mapped the world.
+            let joined = |id: &u32| {
+                fs::read_to_string(format!("/proc/{id}/maps")).is_ok_and(|maps| maps.contains("flash-world"))
+            };
+            (ids.len() == ranks && ids.iter().all(joined)).then_some(ids)
+        });
+        running
+    }
+
+    fn id(&self) -> u32 {
+        self.process.as_ref().unwrap().id()
+    }
+
+    /// How it ends, within the time.
+    fn end(mut self) -> Output {
+        let mut process = self.process.take().unwrap();
+        within(LONG, || process.try_wait().unwrap());
+        process.wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < limit, "it has not happened within {limit:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn kill(process: u32) {
+    // SAFETY: a signal for a child of this test's child.
+    assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
+}
+
+/// True if the process has ended; its parent may not have asked for its status.
+fn has_ended(process: u32) -> bool {
+    match fs::read_to_string(format!("/proc/{process}/stat")) {
+        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+        Err(_) => true,
+    }
+}
+
+#[test]
+fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
+    for (key, pause) in [("RANK", 0), ("RANK", 50), ("ALL_CPU,RANK", 100), ("RANK:2", 200)] {
+        let running = Running::start(3, key);
+        std::thread::sleep(Duration::from_millis(pause));
+        let (lost, all) = (running.ranks[2], running.ranks.clone());
+        kill(lost);
+        let output = running.end();
+        let text = text_of(&output);
+        assert_eq!(output.status.code(), Some(1), "{key}: {text}");
+        assert!(text.contains("rank 2") && text.contains(&lost.to_string()), "{key}: {text}");
+        assert!(all.into_iter().all(has_ended), "{key}: {text}");
+    }
+}
+
+#[test]
+fn agents_end_with_the_program_and_with_what_started_it() {
+    let running = Running::start(3, "RANK");
+    kill(running.ranks[0]);
+    let ranks = running.ranks.clone();
+    let output = running.end();
+    assert_eq!(output.status.code(), Some(128 + 9), "{}", text_of(&output));
+    assert!(ranks.into_iter().all(has_ended));
+    // Whatever became of the one that would have waited for them.
+    let running = Running::start(3, "RANK");
+    let ranks = running.ranks.clone();
+    kill(running.id());
+    within(LONG, || ranks.iter().all(|rank| has_ended(*rank)).then_some(()));
+}
