@@ -264,7 +264,6 @@ impl Solver {
                 pointer(info).cast(),
             )
         })?;
-        // Of a single row the distance may be anything.
         let mut words = [info, at, (lda as u64 + 1).wrapping_mul(size_of::<T>() as u64)];
         let mut to = words.each_mut().map(|word| std::ptr::from_mut(word).cast::<c_void>());
         let stream = stream_of(stream).cast();
@@ -301,7 +300,8 @@ unsafe impl<T: Number> DeviceFunction<Potrf<'_, T>> for CuSolver {
             return Ok(());
         }
         let (stream, first) = (call.native("stream")?, call.address(2)?);
-        let size = sizes(KERNEL, [n, lda])?;
+        // Of a single row the distance may be anything, and the library takes just some.
+        let size = sizes(KERNEL, [n, if n == 1 { 1 } else { lda }])?;
         call.for_each_run(|index, matrices| {
             (index[0]..index[0] + matrices).try_for_each(|matrix| {
                 // Element 0 of a part's array may be before all addresses.

@@ -54,6 +54,16 @@ impl Tally {
         }
     }
 
+    /// Adds the counts of other tests.
+    pub fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skips.extend(other.skips);
+        for (name, times) in other.ok {
+            *self.ok.entry(name).or_default() += times;
+        }
+    }
+
     /// Reads the skip log: a test that skipped itself is not one that passed.
     pub fn skip_log(&mut self, log: &str) {
         for line in log.lines().filter(|line| !line.trim().is_empty()) {

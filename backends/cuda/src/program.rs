@@ -187,39 +187,26 @@ impl Module {
     /// A kernel by its name: as it stands in the module, or demangled.
     pub(crate) fn function(&self, spec: &KernelSpec) -> Result<CUfunction, Failure> {
         let wanted = self.entry.as_deref().unwrap_or(&spec.entry);
-        let name = CString::new(wanted)
-            .map_err(|_| Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)))?;
-        let mut function = null_mut();
-        // SAFETY: a loaded module and a local variable.
-        match unsafe { cuModuleGetFunction(&mut function, self.module, name.as_ptr()) } {
-            CUresult::CUDA_SUCCESS => {
-                check_types(spec, &nvrtc::parameters_of(wanted))?;
-                return Ok(function);
-            }
-            CUresult::CUDA_ERROR_NOT_FOUND => {}
-            result => {
-                let failure = failed("cuModuleGetFunction", result);
-                return Err(Failure::new(failure.code, format!("{}: {}", spec.title, failure.text)));
-            }
+        if let Some(function) = self.named(spec, wanted)? {
+            return Ok(function);
         }
-        let there = self.functions();
+        let there = self.names();
         let plain = |symbol: &str| {
             // `void scale<float>(float*)`: a function made from a template has its return type in its name.
             let signature = flash_backend::signature(symbol);
             let name = signature.split('(').next().unwrap_or_default();
             signature == wanted || name == wanted || name.strip_prefix("void ") == Some(wanted)
         };
-        let mut found = there.iter().filter(|(name, _)| plain(name));
-        match (found.next(), found.next()) {
-            (Some((symbol, function)), None) => {
-                check_types(spec, &nvrtc::parameters_of(symbol))?;
-                Ok(*function)
-            }
-            (first, _) => {
-                let names: Vec<&str> = there.iter().map(|(name, _)| name.as_str()).collect();
+        let mut found = there.iter().filter(|name| plain(name));
+        let (first, second) = (found.next(), found.next());
+        // By its own name once more: a function of the list may not be loaded.
+        match first.filter(|_| second.is_none()).map(|symbol| self.named(spec, symbol)).transpose()?.flatten()
+        {
+            Some(function) => Ok(function),
+            None => {
                 let several = if first.is_some() { ", of which several have that name" } else { "" };
                 let text = format!(
-                    "{}: expected a kernel `{wanted}` in the program, found {names:?}{several}: attribute `entry` names it",
+                    "{}: expected a kernel `{wanted}` in the program, found {there:?}{several}: attribute `entry` names it",
                     spec.title
                 );
                 Err(Failure::new(Code::Invalid, text))
@@ -227,8 +214,27 @@ impl Module {
         }
     }
 
-    /// Its kernels and their names.
-    fn functions(&self) -> Vec<(String, CUfunction)> {
+    /// A kernel by the name that it has in the module, if there is one, loaded.
+    fn named(&self, spec: &KernelSpec, symbol: &str) -> Result<Option<CUfunction>, Failure> {
+        let name = CString::new(symbol)
+            .map_err(|_| Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)))?;
+        let mut function = null_mut();
+        // SAFETY: a loaded module and a local variable.
+        match unsafe { cuModuleGetFunction(&mut function, self.module, name.as_ptr()) } {
+            CUresult::CUDA_SUCCESS => {
+                check_types(spec, &nvrtc::parameters_of(symbol))?;
+                Ok(Some(function))
+            }
+            CUresult::CUDA_ERROR_NOT_FOUND => Ok(None),
+            result => {
+                let failure = failed("cuModuleGetFunction", result);
+                Err(Failure::new(failure.code, format!("{}: {}", spec.title, failure.text)))
+            }
+        }
+    }
+
+    /// The names of its kernels.
+    fn names(&self) -> Vec<String> {
         let mut count = 0;
         // SAFETY: a loaded module and a local variable.
         if unsafe { cuModuleGetFunctionCount(&mut count, self.module) } != CUresult::CUDA_SUCCESS {
@@ -245,7 +251,7 @@ impl Module {
             // SAFETY: a function of the module; its name lives as long as that.
             unsafe {
                 let known = cuFuncGetName(&mut name, function) == CUresult::CUDA_SUCCESS && !name.is_null();
-                known.then(|| (CStr::from_ptr(name).to_string_lossy().into_owned(), function))
+                known.then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
             }
         });
         named.collect()

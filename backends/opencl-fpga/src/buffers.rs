@@ -210,11 +210,46 @@ impl Buffers {
         &self.queue
     }
 
-    /// Enqueues the copy of a box that one command can do.
+    /// Enqueues the copy of a box that one command can do. The event is that of all of it: the queue is in
+    /// order.
+    ///
+    /// Some drivers refuse a box whose last row, or plane, has no room for its distance to a next one before
+    /// the end of the buffer. It is copied by itself then; where they refuse the rest, too, all are.
     ///
     /// # Safety
     /// As [`copy_box`](Self::copy_box), and both ends stay unchanged until the event has fired.
     pub unsafe fn enqueue(&self, ends: Ends, shape: &CopyBox) -> Result<Counted<Event>, Failure> {
+        // SAFETY: the caller vouches, for parts of the box, too.
+        let whole = unsafe { self.enqueue_whole(ends, shape) };
+        let axis = if shape.extent[2] > 1 { 2 } else { 1 };
+        match whole {
+            Err(failure) if failure.code == Code::Invalid && shape.extent[axis] > 1 => {}
+            outcome => return outcome,
+        }
+        let part = |first: u64, count: u64| {
+            let mut part = *shape;
+            part.extent[axis] = count;
+            part.source_offset += first * shape.source_stride[axis - 1];
+            part.destination_offset += first * shape.destination_stride[axis - 1];
+            part
+        };
+        let last = shape.extent[axis] - 1;
+        // SAFETY: as above.
+        unsafe {
+            if self.enqueue_whole(ends, &part(0, last)).is_err() {
+                for i in 0..last {
+                    self.enqueue(ends, &part(i, 1))?;
+                }
+            }
+            self.enqueue(ends, &part(last, 1))
+        }
+    }
+
+    /// The same, by one command.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
+    unsafe fn enqueue_whole(&self, ends: Ends, shape: &CopyBox) -> Result<Counted<Event>, Failure> {
         let queue = self.queue.get();
         let size = |bytes: u64| bytes as usize;
         let (source, destination) = (size(shape.source_offset), size(shape.destination_offset));
@@ -266,17 +301,8 @@ impl Buffers {
         let from = in_rows(!matches!(ends, Ends::Up(..)), source, shape.source_stride);
         let to = in_rows(!matches!(ends, Ends::Down(..)), destination, shape.destination_stride);
         let (Some((from_origin, from_pitch)), Some((to_origin, to_pitch))) = (from, to) else {
-            let axis = if region[2] > 1 { 2 } else { 1 };
-            let mut part = *shape;
-            part.extent[axis] = 1;
-            for _ in 1..region[axis] {
-                // SAFETY: a plane, or a row, of the box, for which the caller vouches.
-                unsafe { self.enqueue(ends, &part)? };
-                part.source_offset += shape.source_stride[axis - 1];
-                part.destination_offset += shape.destination_stride[axis - 1];
-            }
-            // SAFETY: as above; the queue is in order, so that the last one's event is that of all.
-            return unsafe { self.enqueue(ends, &part) };
+            let text = "a row or a plane of a box that is not within one of its buffer's";
+            return Err(Failure::new(Code::Invalid, text));
         };
         let (region, zero) = (region.as_ptr(), [0usize; 3]);
         // SAFETY: as above.

@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -51,14 +54,20 @@ const OF_SOURCES: [(&str, &str); 5] = [
 const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 80), (kit::TESTS[1], 90), (kit::TESTS[2], 40)];
 const TEST: u64 = 60;
 
+/// Tests that run at once, each in a process of its own: most of their time they make the driver ready, or
+/// compile.
+const AT_ONCE: usize = 8;
+
 /// Benchmarks, their arguments, and their seconds.
 const BENCHMARKS: [(&str, &[&str], u64); 2] =
     [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 60)];
 
-/// Checks of `compute-sanitizer`, and their options. Some queries of the backend to the driver are calls that
-/// fail, such as for the parameter after the last one, and it checks every result: errors of calls are no
-/// findings.
-const SANITIZERS: [(&str, &[&str]); 2] = [("memcheck", &["--report-api-errors", "no"]), ("racecheck", &[])];
+/// Checks of `compute-sanitizer`, their options, and the checks of the suite: by their names, or all. Some
+/// queries of the backend to the driver are calls that fail, such as for the parameter after the last one, and
+/// it checks every result: errors of calls are no findings. A race in shared memory is looked for in what uses
+/// that, since all of it takes minutes.
+const SANITIZERS: [(&str, &[&str], &str); 2] =
+    [("memcheck", &["--report-api-errors", "no"], ""), ("racecheck", &[], "phase")];
 
 /// The limit of all steps together. With the time of unpacking before, that is ten minutes.
 const ALL: Duration = Duration::from_secs(540);
@@ -155,9 +164,11 @@ impl<'a> Runner<'a> {
         match of_cuda("compute-sanitizer") {
             None => self.skip("compute-sanitizer", "it is not on PATH, nor in /usr/local/cuda/bin"),
             Some(sanitizer) => {
-                for (tool, options) in SANITIZERS {
-                    let name = format!("compute-sanitizer {tool} on the conformance suite");
-                    self.step(&name, |runner| runner.sanitized(&sanitizer, tool, options));
+                for (tool, options, checks) in SANITIZERS {
+                    let of =
+                        if checks.is_empty() { String::new() } else { format!(", checks with `{checks}`") };
+                    let name = format!("compute-sanitizer {tool} on the conformance suite{of}");
+                    self.step(&name, |runner| runner.sanitized(&sanitizer, (tool, options), checks));
                 }
             }
         }
@@ -264,15 +275,24 @@ impl<'a> Runner<'a> {
         let list = read(&log)?;
         let of_sources =
             |name: &str| OF_SOURCES.iter().any(|(p, begin)| *p == program && name.starts_with(begin));
-        let (mut tally, mut failed) = (Tally::default(), Vec::new());
         let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
-        for name in names.filter(|name| !of_sources(name)) {
-            let outcome = match seconds.saturating_sub(start.elapsed().as_secs()).min(self.left()) {
-                0 => Err(anyhow!("no time was left for it")),
-                left => self.test(program, name, left.min(TEST), &mut tally),
-            };
-            failed.extend(outcome.err().map(|error| format!("{name}: {error:#}")));
-        }
+        let names: Vec<&str> = names.filter(|name| !of_sources(name)).collect();
+        let (next, done) = (AtomicUsize::new(0), Mutex::new((Tally::default(), Vec::new())));
+        let this = &*self;
+        let some = || {
+            while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut tally = Tally::default();
+                let outcome = match seconds.saturating_sub(start.elapsed().as_secs()).min(this.left()) {
+                    0 => Err(anyhow!("no time was left for it")),
+                    left => this.test(program, name, left.min(TEST), &mut tally),
+                };
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                done.0.add(tally);
+                done.1.extend(outcome.err().map(|error| format!("{name}: {error:#}")));
+            }
+        };
+        thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(some))));
+        let (tally, failed) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
         let skips = tally.skips.iter().map(|skip| (format!("{program}: {}", skip.name), skip.why.clone()));
         self.outcomes.skipped.extend(skips);
         let counts =
@@ -315,11 +335,16 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn sanitized(&mut self, sanitizer: &Path, tool: &str, options: &[&str]) -> Result<String> {
+    fn sanitized(
+        &mut self,
+        sanitizer: &Path,
+        (tool, options): (&str, &[&str]),
+        checks: &str,
+    ) -> Result<String> {
         let mut command = Command::new(sanitizer);
         command.args(["--tool", tool, "--error-exitcode", "9"]).args(options);
-        // It looks at one process: all checks are to run in that.
-        command.arg(self.kit.file(kit::FLASH)?).args(["conformance", KEY, "--check", ""]);
+        // It looks at one process: the checks are to run in that.
+        command.arg(self.kit.file(kit::FLASH)?).args(["conformance", KEY, "--check", checks]);
         let (status, log) = self.run(&format!("sanitizer-{tool}"), command, SANITIZER)?;
         ensure!(status.success(), "{}", end_of(&log, status)?);
         last_line(&log)

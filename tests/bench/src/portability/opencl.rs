@@ -14,7 +14,7 @@ use flash_backend::{Code, register_backend};
 use flash_core::abi::{self, Arg};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
-use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
+use opencl3::device::{CL_DEVICE_TYPE_CPU, Device};
 use opencl3::error_codes::ClError;
 use opencl3::kernel::{Kernel, set_kernel_arg};
 use opencl3::memory::{Buffer, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, ClMem as _};
@@ -39,7 +39,7 @@ unsafe impl Backend for ByHand {
 
     fn probe(_: &HostSettings<'_>) -> Result<Vec<ByHandDevice>, Unavailable> {
         let platforms = get_platforms().map_err(|error| Unavailable(format!("no OpenCL: {error}")))?;
-        let ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
+        let ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_CPU).unwrap_or_default());
         let devices = ids.map(|id| ByHandDevice::open(Device::new(id)));
         devices.collect::<Result<_, ClError>>().map_err(|error| Unavailable(format!("no OpenCL: {error}")))
     }

@@ -15,7 +15,7 @@ use cudarc::driver::sys::{
 };
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 static MODULES: Handles<Module> = Handles::new();
@@ -37,6 +37,8 @@ pub(super) struct Kernel {
     name: CString,
     /// Most bytes of dynamic shared memory.
     pub most_dynamic: AtomicU32,
+    /// Whether it was asked for by its name: one of a list says nothing of itself before that.
+    pub is_loaded: AtomicBool,
 }
 
 impl Kernel {
@@ -120,6 +122,7 @@ fn load(context: &'static Context, image: *const c_void, log: &mut String) -> An
             function: number,
             name,
             most_dynamic: AtomicU32::new(most),
+            is_loaded: AtomicBool::new(false),
         }));
     }
     for kernel in &kernels {
@@ -248,7 +251,9 @@ driver! {
         let (module, name) = (module_of(module)?, name.text()?);
         let kernels = lock(&module.kernels);
         let kernel = kernels.iter().find(|kernel| kernel.function().name == name);
-        function.put(handle_of(kernel.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?)?)?;
+        let kernel = kernel.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        kernel.is_loaded.store(true, Relaxed);
+        function.put(handle_of(kernel)?)?;
     }
 
     fn cuModuleGetFunctionCount(count: Out<u32>, module: CUmodule) {
@@ -291,6 +296,9 @@ driver! {
 
     fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: CUfunction) {
         let kernel = Kernel::of(function)?;
+        if !kernel.is_loaded.load(Relaxed) {
+            return Err(CUresult::CUDA_ERROR_FUNCTION_NOT_LOADED);
+        }
         let found = match attribute {
             x if x == Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK as u32 => kernel.most_threads(),
             x if x == Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as u32 => kernel.function().shared as u32,

@@ -71,6 +71,16 @@ fn functions_say_what_they_take_and_need() {
         parameters.push((offset, size));
     }
     assert_eq!(parameters, [(0, 24), (24, 1), (32, 8)]);
+    // One of a list is not loaded before it was asked for by its name.
+    let mut value = 0;
+    let registers = Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS as u32;
+    let early = call!(cuFuncGetAttribute(Out(&mut value), registers, functions[0]));
+    assert_eq!(early, CUresult::CUDA_ERROR_FUNCTION_NOT_LOADED);
+    for (name, listed) in [c"one", c"two"].into_iter().zip(functions) {
+        let mut function = null_mut();
+        ok!(cuModuleGetFunction(Out(&mut function), module, In(name.as_ptr())));
+        assert_eq!(function, listed);
+    }
     for (attribute, expected) in [
         (Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 192),
         (Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 100),
