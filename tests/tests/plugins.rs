@@ -28,6 +28,7 @@ mod loader;
 mod notices;
 #[path = "plugins/processes.rs"]
 mod processes;
+#[path = "plugins/ranks.rs"]
 mod ranks;
 #[path = "plugins/replay.rs"]
 mod replay;

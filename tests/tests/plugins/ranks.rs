@@ -182,6 +182,13 @@ fn kill(process: u32) {
     assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
 }
 
+/// True if the process has had a tenth of a second of a processor.
+fn has_computed(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let ticks = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() >= 10
+}
+
 /// True if the process has ended; its parent may not have asked for its status.
 fn has_ended(process: u32) -> bool {
     match fs::read_to_string(format!("/proc/{process}/stat")) {
@@ -194,6 +201,8 @@ fn has_ended(process: u32) -> bool {
 fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
     for (key, pause) in [("RANK", 0), ("RANK", 50), ("ALL_CPU,RANK", 100), ("RANK:2", 200)] {
         let running = Running::start(3, key);
+        // One that is gone before the program asks for devices is no device.
+        within(LONG, || has_computed(running.ranks[2]).then_some(()));
         std::thread::sleep(Duration::from_millis(pause));
         let (lost, all) = (running.ranks[2], running.ranks.clone());
         kill(lost);

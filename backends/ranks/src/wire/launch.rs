@@ -492,24 +492,30 @@ impl Values for SpaceRef<'_> {
     }
 }
 
+/// The second buffer of a phased argument has the elements of the launch's items, and may have no others.
+const ALONE: u64 = abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
+
 impl ArgImage<'_> {
-    /// The elements that a launch may touch, counted from element 0.
-    fn touched(&self, rows: u64, values: &[[u64; 2]]) -> Result<Range<u64>, String> {
+    /// The elements that a launch may touch, counted from element 0, and those of them that are items' own.
+    fn touched(&self, rows: u64, values: &[[u64; 2]]) -> Result<[Range<u64>; 2], String> {
+        let both = |all: Range<u64>| [all.clone(), all];
         if self.kind == abi::ARG_SCALAR {
-            return Ok(0..0);
+            return Ok(both(0..0));
         }
         if self.kind == abi::ARG_REDUCE {
             if !self.row_len.is_power_of_two() {
                 return Err(format!("blocks of {} rows, expected a power of two", self.row_len));
             }
             let all = rows.div_ceil(self.row_len).checked_mul(self.len);
-            return all.map(|all| 0..all).ok_or_else(|| "more accumulators than there are addresses".into());
+            return all
+                .map(|all| both(0..all))
+                .ok_or_else(|| "more accumulators than there are addresses".into());
         }
         let there = match self.part {
             None => 0..self.len,
             Some(PartImage { begin, end, stride, .. }) => {
                 if (0..3).any(|axis| begin[axis] >= end[axis]) {
-                    return Ok(0..0);
+                    return Ok(both(0..0));
                 }
                 let at = |p: [u64; 3]| {
                     let (y, z) = (p[1].checked_mul(stride[0])?, p[2].checked_mul(stride[1])?);
@@ -520,12 +526,12 @@ impl ArgImage<'_> {
                 at(begin).unwrap_or(0)..last.saturating_add(1)
             }
         };
-        let Some(strides) = &self.strides else { return Ok(there) };
+        let Some(strides) = &self.strides else { return Ok(both(there)) };
         if strides.len() != values.len() {
             return Err(format!("{} strides for {} dimensions", strides.len(), values.len()));
         }
         if rows == 0 || !matches!(self.kind, abi::ARG_ITEM | abi::ARG_PHASED) {
-            return Ok(there);
+            return Ok(both(there));
         }
         let reach = |which: usize| {
             let steps = strides.iter().zip(values).map(|(stride, value)| stride.checked_mul(value[which]));
@@ -533,13 +539,15 @@ impl ArgImage<'_> {
         };
         let (first, last) = (reach(0), reach(1).and_then(|last| last.checked_add(self.row_len)));
         match (first, last) {
-            (Some(first), Some(past)) if there.start <= first && past <= there.end => Ok(there),
+            (Some(first), Some(past)) if there.start <= first && past <= there.end => {
+                Ok([there, first..past])
+            }
             _ => Err(format!("items at elements {first:?} to {last:?} of {there:?}")),
         }
     }
 
     /// With its addresses here.
-    fn placed(&self, touched: &Range<u64>, bounds: &impl Bounds) -> Result<Arg, String> {
+    fn placed(&self, [touched, own]: &[Range<u64>; 2], bounds: &impl Bounds) -> Result<Arg, String> {
         let origins = self.part.map_or([0; 2], |part| part.origins);
         let (space, data, buffer) = self.address(self.place, origins[0], touched, bounds)?;
         let two = self.kind == abi::ARG_PHASED && self.flags & abi::ARG_FLAG_STAGED == 0;
@@ -547,7 +555,12 @@ impl ArgImage<'_> {
             false if self.kind == abi::ARG_PHASED => data,
             false => 0,
             true => {
-                let (there, next, handle) = self.address(self.next, origins[1], touched, bounds)?;
+                // With both flags nothing but the items writes there, and nothing is copied back.
+                let written = match self.flags & ALONE == ALONE {
+                    true => own,
+                    false => touched,
+                };
+                let (there, next, handle) = self.address(self.next, origins[1], written, bounds)?;
                 if there != space {
                     return Err(format!("two buffers in the memory spaces {space} and {there}"));
                 }
