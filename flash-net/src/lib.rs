@@ -1,5 +1,6 @@
 //! The transport between FLASH's own processes.
 
+mod detector;
 mod doorbell;
 mod error;
 mod heap;
@@ -10,10 +11,13 @@ mod memory;
 mod process;
 mod shared;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod waiters;
 mod world;
 
+pub use detector::Detector;
 pub use error::{How, Loss, NetError};
 pub use heap::{Block, SharedHeap};
 pub use launch::{WORLD_VARIABLE, peer_uid};

@@ -1,7 +1,7 @@
 //! A mailbox: frames of one sender for one receiver, in order, in a ring of lines.
 //!
-//! A line is a cache line: a word that says what it holds, and seven words of bytes. A frame starts a line and
-//! takes as many as it needs. The word of its first line is
+//! A line is a cache line: a word that says what it holds, and seven words of bytes. A frame starts a line
+//! and takes as many as it needs. The word of its first line is
 //!
 //! | bits | what |
 //! |---|---|
@@ -14,10 +14,11 @@
 //! frame in it. What was left by the lap before never looks like a frame of this lap.
 //!
 //! The sender keeps the number of lines it has written, the receiver that of lines it has read; each is in
-//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems full.
+//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems
+//! full.
 //!
-//! **The other side is not trusted.** All words are atomics and are read once: any value at any time is a frame
-//! of a valid length, no frame, or an error. Bytes are copied out before they are handed over.
+//! **The other side is not trusted.** All words are atomics and are read once: any value at any time is a
+//! frame of a valid length, no frame, or an error. Bytes are copied out before they are handed over.
 
 use super::sync::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

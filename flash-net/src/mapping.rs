@@ -43,8 +43,8 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(NetError::last("mapping shared memory"));
         }
-        // SAFETY: advice on the mapping just made. A core file leaves it out; where the system has large pages,
-        // it may use them. That it may not is no error.
+        // SAFETY: advice on the mapping just made. A core file leaves it out; where the system has large
+        // pages, it may use them. That it may not is no error.
         unsafe {
             libc::madvise(base, bytes, libc::MADV_DONTDUMP);
             libc::madvise(base, bytes, libc::MADV_HUGEPAGE);

@@ -82,7 +82,8 @@ impl Watch {
         ended.map(|((name, watch), _)| (name, watch.status())).collect()
     }
 
-    /// How it ended, if it is a child of this process that was not yet waited for. It can be waited for afterwards.
+    /// How it ended, if it is a child of this process that was not yet waited for. It can be waited for
+    /// afterwards.
     fn status(&self) -> Option<ExitStatus> {
         // SAFETY: zeros are a valid value, and are what stays there if there is no answer.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

@@ -1,8 +1,8 @@
 //! The transport in memory that is shared: by the processes of a host, or by parts of one process.
 //!
-//! Who changes what: the sending side of each mailbox is under a lock of its own; the receiving side of all of
-//! them under one, which the thread that takes frames holds. Positions that waiting threads look at are atomics
-//! which that thread writes. Losses are written once.
+//! Who changes what: the sending side of each mailbox is under a lock of its own; the receiving side of all
+//! of them under one, which the thread that takes frames holds. Positions that waiting threads look at are
+//! atomics which that thread writes. Losses are written once.
 
 use crate::doorbell::Doorbell;
 use crate::error::{How, Loss, NetError};
@@ -223,7 +223,8 @@ impl SharedTransport {
         }
     }
 
-    /// Looks for peers that joined, left or ended; not more often than [`WATCH_EVERY`]. Says whether one was lost.
+    /// Looks for peers that joined, left or ended; not more often than [`WATCH_EVERY`]. Says whether one was
+    /// lost.
     fn watch(&self) -> bool {
         let now = process::coarse_time();
         let last = self.watched.load(Relaxed);

@@ -74,11 +74,12 @@ pub trait Transport: Send + Sync + 'static {
     /// The peer, once it has joined. [`Transport::wait`] ends when one joins.
     fn info(&self, peer: Peer) -> Option<PeerInfo>;
 
-    /// Sends a frame of these parts, one after the other: at most [`MAX_FRAME`](crate::MAX_FRAME) bytes. Frames
-    /// come in order, also those sent before the receiver joined.
+    /// Sends a frame of these parts, one after the other: at most [`MAX_FRAME`](crate::MAX_FRAME) bytes.
+    /// Frames come in order, also those sent before the receiver joined.
     ///
     /// # Errors
-    /// [`NetError::Full`], [`NetError::Lost`], [`NetError::TooLong`], [`NetError::NoPeer`]. Nothing was sent then.
+    /// [`NetError::Full`], [`NetError::Lost`], [`NetError::TooLong`], [`NetError::NoPeer`]. Nothing was sent
+    /// then.
     fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError>;
 
     /// Sends a frame.
@@ -89,8 +90,8 @@ pub trait Transport: Send + Sync + 'static {
         self.post_parts(to, &[frame])
     }
 
-    /// Hands over frames that have come, a bounded number of each peer, in order per peer. The bytes are a copy,
-    /// which the sender cannot change any more. The sink may post frames; a call of this in it is
+    /// Hands over frames that have come, a bounded number of each peer, in order per peer. The bytes are a
+    /// copy, which the sender cannot change any more. The sink may post frames; a call of this in it is
     /// [`Progress::Busy`].
     fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress;
 

@@ -185,7 +185,10 @@ fn two_threads_that_wait_for_a_frame_each_both_get_it() {
         let wait_for = |mine: usize| {
             let (pair, came) = (Arc::clone(&pair), Arc::clone(&came));
             move || {
-                pair.wait_for(|| came[mine].load(Acquire) == 1, |frame| came[frame[0] as usize].store(1, Release));
+                pair.wait_for(
+                    || came[mine].load(Acquire) == 1,
+                    |frame| came[frame[0] as usize].store(1, Release),
+                );
             }
         };
         let other = thread::spawn(wait_for(1));
@@ -203,8 +206,8 @@ fn two_threads_that_wait_for_a_frame_each_both_get_it() {
     });
 }
 
-/// A thread looks once, finds nothing and goes; the frame comes meanwhile, while another one that waits does not
-/// look since the first does.
+/// A thread looks once, finds nothing and goes; the frame comes meanwhile, while another one that waits does
+/// not look since the first does.
 #[test]
 fn a_thread_that_goes_hands_over_to_one_that_sleeps() {
     check(3, || {
