@@ -14,14 +14,14 @@
 //! frame in it. What was left by the lap before never looks like a frame of this lap.
 //!
 //! The sender keeps the number of lines it has written, the receiver that of lines it has read; each is in
-//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems
-//! full.
+//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems full.
+//! A sender that finds it full says so there, and the receiver rings its bell when there is room again.
 //!
 //! **The other side is not trusted.** All words are atomics and are read once: any value at any time is a
 //! frame of a valid length, no frame, or an error. Bytes are copied out before they are handed over.
 
-use super::sync::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::sync::{AtomicU64, fence};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// The longest frame: a header of 32 bytes and a body of 4 KiB.
 pub const MAX_FRAME: usize = 4096 + 32;
@@ -55,13 +55,15 @@ pub(crate) struct Ring<'a> {
     lines: &'a [AtomicU64],
     /// Lines that the receiver has read.
     read: &'a AtomicU64,
+    /// 1 if the sender has found it full, and shall hear when that changes.
+    wanted: &'a AtomicU64,
 }
 
 impl<'a> Ring<'a> {
     /// A mailbox in zeroed memory, or one in use. The number of lines is a power of two.
-    pub(crate) fn new(lines: &'a [AtomicU64], read: &'a AtomicU64) -> Ring<'a> {
+    pub(crate) fn new(lines: &'a [AtomicU64], read: &'a AtomicU64, wanted: &'a AtomicU64) -> Ring<'a> {
         debug_assert!(lines.len().is_multiple_of(LINE) && (lines.len() / LINE).is_power_of_two());
-        Ring { lines, read }
+        Ring { lines, read, wanted }
     }
 
     fn size(self) -> u64 {
@@ -110,9 +112,17 @@ impl<'a> Ring<'a> {
         copy(self.line(at + lines.len() as u64), rest);
     }
 
-    /// Lets the sender use the lines before `at` again.
-    pub(crate) fn release(self, at: u64) {
+    /// Lets the sender use the lines before `at` again. Says whether it waits for that.
+    #[must_use]
+    pub(crate) fn release(self, at: u64) -> bool {
         self.read.store(at, Release);
+        // Either this sees that the sender waits, or the sender sees the new position.
+        fence(SeqCst);
+        if self.wanted.load(Relaxed) == 0 {
+            return false;
+        }
+        self.wanted.store(0, Relaxed);
+        true
     }
 }
 
@@ -143,14 +153,16 @@ impl Sender {
         let length = parts.iter().map(|part| part.len()).sum::<usize>();
         debug_assert!(length <= MAX_FRAME);
         let lines = lines_of(length);
-        if self.written + lines - self.read > ring.size() {
-            let read = ring.read.load(Acquire);
-            if read < self.read || read > self.written {
-                return Err(Refusal::Corrupt(read));
-            }
-            self.read = read;
-            if self.written + lines - read > ring.size() {
-                return Err(Refusal::Full);
+        if !self.has_room(ring, lines) {
+            self.look(ring)?;
+            if !self.has_room(ring, lines) {
+                ring.wanted.store(1, Relaxed);
+                // As in `release`.
+                fence(SeqCst);
+                self.look(ring)?;
+                if !self.has_room(ring, lines) {
+                    return Err(Refusal::Full);
+                }
             }
         }
         let mut parts = Parts { parts, of_first: 0 };
@@ -174,6 +186,19 @@ impl Sender {
         // Released: a receiver that sees the word sees the bytes.
         ring.line(self.written)[0].store(word, Release);
         self.written += lines;
+        Ok(())
+    }
+
+    fn has_room(&self, ring: Ring<'_>, lines: u64) -> bool {
+        self.written + lines - self.read <= ring.size()
+    }
+
+    fn look(&mut self, ring: Ring<'_>) -> Result<(), Refusal> {
+        let read = ring.read.load(Acquire);
+        if read < self.read || read > self.written {
+            return Err(Refusal::Corrupt(read));
+        }
+        self.read = read;
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ pub trait Transport: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`NetError::Full`], [`NetError::Lost`], [`NetError::TooLong`], [`NetError::NoPeer`]. Nothing was sent
-    /// then.
+    /// then. After [`NetError::Full`], [`Transport::wait`] ends when there is room.
     fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError>;
 
     /// Sends a frame.
@@ -98,8 +98,9 @@ pub trait Transport: Send + Sync + 'static {
     /// To be taken before looking at what [`Transport::wait`] shall wait for.
     fn ticket(&self) -> Ticket;
 
-    /// Waits until a frame may have come that no other thread takes, [`Transport::wake`] was called or a peer
-    /// joined or was lost since the ticket was taken, or `until`. May return early.
+    /// Waits until a frame may have come that no other thread takes; or, since the ticket was taken,
+    /// [`Transport::wake`] was called, a full mailbox got room, or a peer joined or was lost; or `until`. May
+    /// return early.
     fn wait(&self, ticket: Ticket, until: Option<Instant>);
 
     /// Ends the waits of all threads of this process.

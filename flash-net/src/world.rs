@@ -167,7 +167,7 @@ impl Segment {
     /// The mailbox of a pair.
     pub(crate) fn ring(&self, from: Peer, to: Peer) -> Ring<'_> {
         let words = self.words(self.layout.mailbox(from, to), MAILBOX);
-        Ring::new(&words[2 * LINE..], &words[0])
+        Ring::new(&words[2 * LINE..], &words[0], &words[1])
     }
 
     pub(crate) fn arena(&self, of: Peer) -> SharedMemory {

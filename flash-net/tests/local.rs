@@ -56,6 +56,17 @@ fn a_full_mailbox_is_an_answer_and_loses_nothing() {
 }
 
 #[test]
+fn a_wait_ends_when_a_full_mailbox_gets_room() {
+    let [a, b] = pair();
+    while a.post(Peer(1), &[0; MAX_FRAME]).is_ok() {}
+    let ticket = a.ticket();
+    assert!(a.post(Peer(1), &[0; MAX_FRAME]).is_err());
+    assert_eq!(b.progress(&mut |_, _| {}), Progress::Some);
+    a.wait(ticket, None);
+    a.post(Peer(1), &[0; MAX_FRAME]).unwrap();
+}
+
+#[test]
 fn what_cannot_be_sent_is_refused() {
     let [a, b] = pair();
     a.post(Peer(1), &[1; MAX_FRAME]).unwrap();

@@ -31,9 +31,9 @@ proptest! {
         steps in prop::collection::vec(step(), if cfg!(miri) { 1..60 } else { 1..600 }),
     ) {
         let words: Vec<AtomicU64> = (0..LINE << size).map(|_| AtomicU64::new(0)).collect();
-        let released = AtomicU64::new(0);
-        let ring = Ring::new(&words, &released);
-        let (mut sender, mut at, mut number) = (Sender::default(), 0, 0_u8);
+        let (released, wanted) = (AtomicU64::new(0), AtomicU64::new(0));
+        let ring = Ring::new(&words, &released, &wanted);
+        let (mut sender, mut at, mut number, mut refused) = (Sender::default(), 0, 0_u8, false);
         let mut model: VecDeque<(Kind, Vec<u8>)> = VecDeque::new();
         let mut buffer = [[0; 8]; _];
         for step in steps {
@@ -50,7 +50,8 @@ proptest! {
                         ring.copy(at, length, &mut buffer);
                         prop_assert_eq!(&buffer.as_flattened()[..length], &model.pop_front().unwrap().1);
                         at += lines_of(length);
-                        ring.release(at);
+                        // Those that were refused, and those only, are told.
+                        prop_assert_eq!(ring.release(at), std::mem::take(&mut refused));
                     }
                     continue;
                 }
@@ -59,6 +60,7 @@ proptest! {
             let has_room = used + lines_of(frame.len()) <= 1 << size;
             let posted = sender.post(ring, kind, &[&frame[..cut], &frame[cut..]]);
             prop_assert_eq!(posted, if has_room { Ok(()) } else { Err(Refusal::Full) });
+            refused |= !has_room;
             if has_room {
                 model.push_back((kind, frame));
             }
@@ -72,8 +74,8 @@ proptest! {
         released in word(),
     ) {
         let words: Vec<AtomicU64> = (0..16 * LINE).map(|_| AtomicU64::new(0)).collect();
-        let read = AtomicU64::new(0);
-        let ring = Ring::new(&words, &read);
+        let (read, wanted) = (AtomicU64::new(0), AtomicU64::new(0));
+        let ring = Ring::new(&words, &read, &wanted);
         let (mut sender, mut at) = (Sender::default(), 0);
         let mut buffer = [[0; 8]; _];
         for (place, word) in writes {
@@ -82,7 +84,7 @@ proptest! {
                 prop_assert!(length <= MAX_FRAME && (kind == Kind::Data || length == 0));
                 ring.copy(at, length, &mut buffer);
                 at += lines_of(length);
-                ring.release(at);
+                let _ = ring.release(at);
             }
         }
         read.store(released, std::sync::atomic::Ordering::Relaxed);

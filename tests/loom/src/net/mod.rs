@@ -24,6 +24,9 @@ use waiters::Waiters;
 struct Pair {
     lines: Vec<AtomicU64>,
     released: AtomicU64,
+    wanted: AtomicU64,
+    /// The sender's bell.
+    room: [AtomicU32; 2],
     count: AtomicU32,
     sleeping: AtomicU32,
     /// The receiver's private memory.
@@ -36,6 +39,8 @@ impl Pair {
         Arc::new(Pair {
             lines: (0..2 * LINE).map(|_| AtomicU64::new(0)).collect(),
             released: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            room: [AtomicU32::new(0), AtomicU32::new(0)],
             count: AtomicU32::new(0),
             sleeping: AtomicU32::new(0),
             read: AtomicU64::new(0),
@@ -44,18 +49,26 @@ impl Pair {
     }
 
     fn ring(&self) -> Ring<'_> {
-        Ring::new(&self.lines, &self.released)
+        Ring::new(&self.lines, &self.released, &self.wanted)
     }
 
     fn bell(&self) -> Doorbell<'_> {
         Doorbell { count: &self.count, sleeping: &self.sleeping }
     }
 
+    fn room(&self) -> Doorbell<'_> {
+        Doorbell { count: &self.room[0], sleeping: &self.room[1] }
+    }
+
     /// Sends a frame, as soon as there is room.
     fn post(&self, sender: &mut Sender, frame: &[u8]) {
-        while let Err(refusal) = sender.post(self.ring(), Kind::Data, &[frame]) {
-            assert_eq!(refusal, Refusal::Full);
-            thread::yield_now();
+        loop {
+            let seen = self.room().announce();
+            match sender.post(self.ring(), Kind::Data, &[frame]) {
+                Ok(()) => break,
+                Err(refusal) => assert_eq!(refusal, Refusal::Full),
+            }
+            self.room().sleep(seen, None);
         }
         self.bell().ring();
     }
@@ -75,7 +88,9 @@ impl Pair {
                     let at = self.read.load(Relaxed);
                     self.ring().copy(at, length, buffer);
                     self.read.store(at + lines_of(length), Relaxed);
-                    self.ring().release(at + lines_of(length));
+                    if self.ring().release(at + lines_of(length)) {
+                        self.room().wake();
+                    }
                     sink(&buffer.as_flattened()[..length]);
                     frames += 1;
                 }
