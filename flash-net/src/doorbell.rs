@@ -47,6 +47,12 @@ impl Doorbell<'_> {
         futex_wake(self.count);
     }
 
+    /// Wakes what sleeps, and lets those that look at the count alone see a new one.
+    pub(crate) fn ring_always(self) {
+        self.count.fetch_add(1, Release);
+        self.ring();
+    }
+
     /// Says that this thread is about to sleep. What was published before a ring that did not see this is
     /// visible after it.
     pub(crate) fn announce(self) -> u32 {

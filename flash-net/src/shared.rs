@@ -124,7 +124,7 @@ impl SharedTransport {
 
     /// Ends the waits of all processes, whose tickets are old now.
     fn wake_all(&self) {
-        self.all().for_each(|(peer, _)| self.segment.bell(peer).wake());
+        self.all().for_each(|(peer, _)| self.segment.bell(peer).ring_always());
     }
 
     fn send(&self, to: Peer, kind: Kind, parts: &[&[u8]]) -> Result<(), NetError> {
@@ -415,7 +415,7 @@ impl Drop for Reading<'_> {
         if self.at != self.remote.read.load(Relaxed) {
             self.remote.read.store(self.at, Relaxed);
             if self.ring.release(self.at) {
-                self.sender.wake();
+                self.sender.ring_always();
             }
         }
     }

@@ -243,10 +243,10 @@ fn what_comes_over_a_socket_instead_of_a_world_is_refused() {
     let (mut here, there) = UnixStream::pair().unwrap();
     here.write_all(b"1234").unwrap();
     let error = World::receive_over(&there).unwrap_err().to_string();
-    assert!(error.ends_with("expected 4 bytes with one descriptor, found 4 bytes with none"), "{error}");
+    assert!(error.ends_with("expected 4 bytes and 1 descriptor, found 4 bytes and 0 descriptors"), "{error}");
     drop(here);
     let error = World::receive_over(&there).unwrap_err().to_string();
-    assert!(error.ends_with("found 0 bytes with none"), "{error}");
+    assert!(error.ends_with("found 0 bytes and 0 descriptors"), "{error}");
 }
 
 #[test]

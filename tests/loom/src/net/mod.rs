@@ -89,7 +89,7 @@ impl Pair {
                     self.ring().copy(at, length, buffer);
                     self.read.store(at + lines_of(length), Relaxed);
                     if self.ring().release(at + lines_of(length)) {
-                        self.room().wake();
+                        self.room().ring_always();
                     }
                     sink(&buffer.as_flattened()[..length]);
                     frames += 1;
@@ -256,6 +256,24 @@ fn a_wake_by_another_thread_ends_a_wait_whenever_it_comes() {
             thread::spawn(move || {
                 done.store(1, Release);
                 pair.waiters.wake(pair.bell());
+            })
+        };
+        pair.wait_for(|| done.load(Acquire) == 1, |_| unreachable!("no frames"));
+        other.join().unwrap();
+    });
+}
+
+/// As when a peer joins: only the count of the bell says so.
+#[test]
+fn a_ring_ends_a_wait_whenever_it_comes() {
+    check(3, || {
+        let pair = Pair::new();
+        let done = Arc::new(AtomicU32::new(0));
+        let other = {
+            let (pair, done) = (Arc::clone(&pair), Arc::clone(&done));
+            thread::spawn(move || {
+                done.store(1, Release);
+                pair.bell().ring_always();
             })
         };
         pair.wait_for(|| done.load(Acquire) == 1, |_| unreachable!("no frames"));
