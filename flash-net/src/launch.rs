@@ -113,8 +113,8 @@ impl World {
             return Err(NetError::last(what));
         }
         let mut received = Vec::new();
-        // SAFETY: headers and descriptors that the system has written into the space; each descriptor is new, and
-        // is owned once.
+        // SAFETY: headers and descriptors that the system has written into the space; each descriptor is new,
+        // and is owned once.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
             while !header.is_null() {

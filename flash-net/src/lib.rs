@@ -1,9 +1,9 @@
 //! The transport between FLASH's own processes: frames, shared memory, and noticing those that are gone.
 //!
-//! A [`World`] is a sparse file in memory for a fixed number of peers. The process that makes it hands it to the
-//! others ([`World::inherit`] for a child, [`World::send_over`] for any process of the host), and each joins as
-//! one peer. Then it posts frames to the others, takes those that have come, and waits: see [`Transport`]. Each
-//! has an arena that the others see: arrays are not copied from process to process.
+//! A [`World`] is a sparse file in memory for a fixed number of peers. The process that makes it hands it to
+//! the others ([`World::inherit`] for a child, [`World::send_over`] for any process of the host), and each
+//! joins as one peer. Then it posts frames to the others, takes those that have come, and waits: see
+//! [`Transport`]. Each has an arena that the others see: arrays are not copied from process to process.
 //!
 //! ```
 //! use flash_net::{Peer, Progress, Transport, local};

@@ -14,8 +14,8 @@
 //! frame in it. What was left by the lap before never looks like a frame of this lap.
 //!
 //! The sender keeps the number of lines it has written, the receiver that of lines it has read; each is in
-//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems full.
-//! A sender that finds it full says so there, and the receiver rings its bell when there is room again.
+//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems
+//! full. A sender that finds it full says so there, and the receiver rings its bell when there is room again.
 //!
 //! **The other side is not trusted.** All words are atomics and are read once: any value at any time is a
 //! frame of a valid length, no frame, or an error. Bytes are copied out before they are handed over.
