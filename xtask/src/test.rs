@@ -79,7 +79,21 @@ const UNCHECKED: &[&str] = &[
 const MIRI: &[(&str, &[&str])] = &[
     ("Miri, runtime", &["--package", "flash-core", "--lib", "--", "runtime::"]),
     ("Miri, core", &["--package", "flash-core", "--lib", "--", "--skip", "runtime::"]),
-    ("Miri, transport", &["--package", "flash-net", "--lib", "--test", "local", "--", "--skip", "malice"]),
+    (
+        "Miri, transport",
+        &[
+            "--package",
+            "flash-net",
+            "--lib",
+            "--test",
+            "local",
+            "--",
+            "--skip",
+            "malice",
+            "--skip",
+            "detector",
+        ],
+    ),
     ("Miri, types and backends", &["--package", "flash-types", "--package", "flash-backend", "--lib"]),
 ];
 
