@@ -168,14 +168,13 @@ impl Sender {
         let mut parts = Parts { parts, of_first: 0 };
         for i in 0..lines {
             let line = ring.line(self.written + i);
-            let mut bytes = [[0; 8]; LINE - 1];
-            let filled = parts.fill(bytes.as_flattened_mut().try_into().expect("a line"));
-            let store =
-                |(word, bytes): (&AtomicU64, &[u8; 8])| word.store(u64::from_ne_bytes(*bytes), Relaxed);
-            if filled == ROOM {
-                line[1..LINE].iter().zip(&bytes).for_each(store);
-            } else {
-                line[1..].iter().zip(&bytes[..filled.div_ceil(8)]).for_each(store);
+            match parts.line() {
+                Some(bytes) => store(line, bytes),
+                None => {
+                    let mut bytes = [0; ROOM];
+                    let filled = parts.fill(&mut bytes);
+                    store(line, &bytes[..filled]);
+                }
             }
             if i > 0 {
                 line[0].store(0, Relaxed);
@@ -203,6 +202,19 @@ impl Sender {
     }
 }
 
+/// Writes the bytes of a line, in whole words.
+fn store(line: &[AtomicU64], bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks();
+    for (to, word) in line[1..].iter().zip(words) {
+        to.store(u64::from_ne_bytes(*word), Relaxed);
+    }
+    if !rest.is_empty() {
+        // Not by way of memory: a load of 8 bytes that were just written as fewer takes longer.
+        let word = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        line[1 + words.len()].store(word.to_le(), Relaxed);
+    }
+}
+
 /// The bytes of several slices, one after the other.
 struct Parts<'a> {
     parts: &'a [&'a [u8]],
@@ -210,16 +222,21 @@ struct Parts<'a> {
     of_first: usize,
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    /// The bytes of the next line, if they are of one part.
+    fn line(&mut self) -> Option<&'a [u8]> {
+        let rest = &self.parts.first()?[self.of_first..];
+        if rest.len() >= ROOM {
+            self.of_first += ROOM;
+            return Some(&rest[..ROOM]);
+        }
+        // The last part needs no mark: nothing comes after it.
+        (self.parts.len() == 1).then_some(rest)
+    }
+
     /// Moves as many bytes as there are and fit; says how many.
     fn fill(&mut self, to: &mut [u8; ROOM]) -> usize {
         let mut filled = 0;
-        // Most lines of a long frame are of one part.
-        if let Some(bytes) = self.parts.first().and_then(|part| part[self.of_first..].first_chunk::<ROOM>()) {
-            to.copy_from_slice(bytes);
-            self.of_first += ROOM;
-            return ROOM;
-        }
         while let Some(part) = self.parts.first() {
             let rest = &part[self.of_first..];
             let taken = rest.len().min(to.len() - filled);
