@@ -129,9 +129,15 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    fn new(mapping: Mapping, layout: Layout) -> Segment {
+        // Mailboxes are sparse, and most of a page of theirs is not used.
+        mapping.prefer_large_pages(layout.arenas(), layout.total() - layout.arenas());
+        Segment { mapping: Arc::new(mapping), layout }
+    }
+
     /// Memory of this process for a world.
     fn anonymous(layout: Layout) -> Result<Segment, NetError> {
-        Ok(Segment { mapping: Arc::new(Mapping::anonymous(layout.total())?), layout })
+        Ok(Segment::new(Mapping::anonymous(layout.total())?, layout))
     }
 
     pub(crate) fn peers(&self) -> usize {
@@ -346,7 +352,7 @@ impl World {
     pub(crate) fn map(&self) -> Result<Segment, NetError> {
         // SAFETY: made or opened, each with this size, and sealed.
         let mapping = unsafe { Mapping::of(&self.file, self.layout.total()) }?;
-        Ok(Segment { mapping: Arc::new(mapping), layout: self.layout })
+        Ok(Segment::new(mapping, self.layout))
     }
 
     pub(crate) fn file(&self) -> &File {
