@@ -108,15 +108,8 @@ impl<T: Transport> Detector<T> {
             let Some(heard) = heard else { continue };
             let silent = clock - heard.since;
             if silent >= self.limit && heard.asked.is_some() {
-                has_lost |= self.lost[peer.0 as usize]
-                    .set(Loss {
-                        peer,
-                        pid: Some(info.pid),
-                        host: Some(info.host),
-                        how: How::Silent(self.limit),
-                        last_heard: heard.last,
-                    })
-                    .is_ok();
+                let loss = Loss::new(peer, Some(&info), How::Silent(self.limit), heard.last);
+                has_lost |= self.lost[peer.0 as usize].set(loss).is_ok();
             } else if clock - heard.asked.unwrap_or(heard.since) >= self.interval {
                 // A full mailbox asks as well: a peer that lives makes room.
                 let _ = self.transport.ping(peer);

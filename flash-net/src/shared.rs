@@ -155,13 +155,9 @@ impl SharedTransport {
 
     /// Notes that a peer is gone, if it is not noted.
     fn lose<'a>(&'a self, peer: Peer, remote: &'a Remote, how: How) -> &'a Loss {
-        let loss = remote.gone.get_or_init(|| Loss {
-            peer,
-            pid: remote.info.get().map(|info| info.pid),
-            host: remote.info.get().map(|info| info.host.clone()),
-            how,
-            last_heard: self.watches().heard[peer.0 as usize].1,
-        });
+        let loss = remote
+            .gone
+            .get_or_init(|| Loss::new(peer, remote.info.get(), how, self.watches().heard[peer.0 as usize].1));
         self.wake();
         loss
     }

@@ -89,8 +89,12 @@ fn a_killed_child_is_noticed_by_a_thread_that_waits() {
         assert!(take_until(&transport, |frame| frame == b"there?").is_none());
         child.kill().unwrap();
         let loss = take_until(&transport, |_| false).unwrap();
-        assert!(loss.to_string().contains("SIGKILL"), "{loss}");
-        assert_eq!(loss.pid, Some(child.id()));
+        let begin = format!("peer 1 `agent` (process {} of host ", child.id());
+        let text = loss.to_string();
+        assert!(
+            text.starts_with(&begin) && text.contains("its process ended, signal: 9 (SIGKILL)"),
+            "{text}"
+        );
         assert!(transport.post(Peer(1), b"").is_err());
     });
 }
@@ -189,9 +193,9 @@ fn a_kill_at_any_moment_is_a_loss_and_nothing_else() {
 
 #[test]
 fn a_stop_at_any_moment_is_a_silent_loss() {
-    for at in [1, 40, 1000] {
+    for at in [1, 1000] {
         two("a_stop_at_any_moment_is_a_silent_loss", patient_echo, |transport, child| {
-            let limit = Duration::from_millis(200);
+            let limit = Duration::from_secs(1);
             let transport = Detector::new(transport, limit, &[Peer(1)]);
             let (came, loss) = exchange(&transport, |came| {
                 if came == at {
