@@ -313,6 +313,10 @@ impl Transport for SharedTransport {
     }
 
     fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
+        // A look costs less than a turn, and a thread that spins looks most of the time.
+        if !self.has_frames() {
+            return Progress::Nothing;
+        }
         let take = |buffer: &mut Box<Buffer>| {
             let mut some = false;
             for (from, remote) in self.all() {
