@@ -35,9 +35,9 @@
 //! # What is relied on
 //!
 //! - **Nothing that another peer wrote.** A peer that writes anything anywhere in the world, at any time, can
-//!   make others lose it, disturb their frames, wake them or let them sleep until their next look; it cannot
-//!   make them read or write outside of the world, take memory from them, or make them panic. Frames have valid
-//!   lengths and are copies. What is *in* them, users check.
+//!   make others lose it, disturb their frames, wake them or let them sleep until their next look. It cannot
+//!   make them read or write outside of the world, take memory from them, or make them panic. Frames have
+//!   valid lengths and are copies. What is *in* them, users check.
 //! - **A peer is one process, once.** A process in the place of one that is gone gets a new world.
 //! - **Full is an answer.** A mailbox has 64 KiB. There is no queue behind it.
 //! - **Who waits makes progress.** There is no thread of the transport's own. Threads that wait take turns.
