@@ -6,10 +6,10 @@
 //! | `count` | each ring that finds a sleeper; the futex |
 //! | `sleeping` | 1 by a thread that is about to sleep, 0 by the one that wakes it |
 //!
-//! A thread that publishes writes, then [`Doorbell::ring`]s; one that sleeps [`Doorbell::announce`]s itself, looks
-//! once more, then [`Doorbell::sleep`]s. A fence on both sides: either the sleeper sees what was written, or the
-//! other sees that there is a sleeper. A ring that clears `sleeping` of another thread's announcement between
-//! its load and its store changes `count` after that, so the other does not fall asleep.
+//! A thread that publishes writes, then [`Doorbell::ring`]s; one that sleeps [`Doorbell::announce`]s itself,
+//! looks once more, then [`Doorbell::sleep`]s. A fence on both sides: either the sleeper sees what was
+//! written, or the other sees that there is a sleeper. A ring that clears `sleeping` of another thread's
+//! announcement between its load and its store changes `count` after that, so the other does not fall asleep.
 //!
 //! Both words may be in memory that another process writes at will: it can wake us too often, or not at all,
 //! which a limit of the sleep bounds, and no more.
@@ -45,6 +45,12 @@ impl Doorbell<'_> {
         // Released: a sleeper that sees the new count announces itself after the store above.
         self.count.fetch_add(1, Release);
         futex_wake(self.count);
+    }
+
+    /// Wakes what sleeps, and lets those that look at the count alone see a new one.
+    pub(crate) fn ring_always(self) {
+        self.count.fetch_add(1, Release);
+        self.ring();
     }
 
     /// Says that this thread is about to sleep. What was published before a ring that did not see this is

@@ -1,6 +1,6 @@
 //! Errors, and why a peer is gone.
 
-use crate::Peer;
+use crate::transport::{Peer, PeerInfo};
 use std::fmt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -106,6 +106,8 @@ impl NetError {
 pub struct Loss {
     /// Its number.
     pub peer: Peer,
+    /// What it is called, if it had joined.
+    pub name: Option<String>,
     /// Its process, if it had joined.
     pub pid: Option<u32>,
     /// Its host (boot id), if it had joined.
@@ -130,9 +132,24 @@ pub enum How {
     Protocol(String),
 }
 
+impl Loss {
+    /// The loss of a peer that had said this of itself, if it had joined.
+    pub(crate) fn new(peer: Peer, info: Option<&PeerInfo>, how: How, last_heard: Option<Instant>) -> Loss {
+        Loss {
+            peer,
+            name: info.map(|info| info.name.clone()),
+            pid: info.map(|info| info.pid),
+            host: info.map(|info| info.host.clone()),
+            how,
+            last_heard,
+        }
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.peer)?;
+        self.name.iter().filter(|name| !name.is_empty()).try_for_each(|name| write!(f, " `{name}`"))?;
         if let Some(pid) = self.pid {
             write!(f, " (process {pid}")?;
             self.host.iter().try_for_each(|host| write!(f, " of host {host}"))?;

@@ -1,8 +1,8 @@
 //! The allocator of this process's arena.
 //!
-//! Its books are in private memory: what another process writes to the arena never misleads it. Large blocks are
-//! whole pages, given back to the system when they are freed. Small ones share slabs; a slab without a block is
-//! freed as a large block.
+//! Its books are in private memory: what another process writes to the arena never misleads it. Large blocks
+//! are whole pages, given back to the system when they are freed. Small ones share slabs; a slab without a
+//! block is freed as a large block.
 //!
 //! A block is zeroed when it is handed out, as far as no other process writes to it.
 
@@ -141,7 +141,8 @@ impl Books {
         let slab = offset / SLAB * SLAB;
         let used = self.slabs.get_mut(&slab)?;
         *used -= bytes;
-        // The last one is kept: a program that has one small block at a time does not ask the system each time.
+        // The last one is kept: a program that has one small block at a time does not ask the system each
+        // time.
         if *used > 0 || self.slabs.len() == 1 {
             return None;
         }

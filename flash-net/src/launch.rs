@@ -112,9 +112,9 @@ impl World {
         if came < 0 {
             return Err(NetError::last(what));
         }
-        let mut file = None;
+        let mut received = Vec::new();
         // SAFETY: headers and descriptors that the system has written into the space; each descriptor is new,
-        // and is owned once. Those that are too many are closed again.
+        // and is owned once.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
             while !header.is_null() {
@@ -122,23 +122,24 @@ impl World {
                     let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
                     let files = libc::CMSG_DATA(header).cast::<i32>();
                     for i in 0..bytes / size_of::<i32>() {
-                        file = Some(OwnedFd::from_raw_fd(files.add(i).read_unaligned()));
+                        received.push(OwnedFd::from_raw_fd(files.add(i).read_unaligned()));
                     }
                 }
                 header = libc::CMSG_NXTHDR(&raw const message, header);
             }
         }
-        match file {
-            Some(file) if came == MESSAGE as isize && message.msg_flags & libc::MSG_CTRUNC == 0 => {
+        let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
+        match (received.len(), received.pop()) {
+            (1, Some(file)) if came == MESSAGE as isize && !is_cut => {
                 Ok((World::from_file(file)?, Peer(u32::from_ne_bytes(bytes))))
             }
-            found => Err(NetError::World {
-                what,
-                why: format!(
-                    "expected {MESSAGE} bytes with one descriptor, found {came} bytes with {}",
-                    if found.is_some() { "another number of them" } else { "none" }
-                ),
-            }),
+            (found, _) => {
+                let more = if is_cut { " and more" } else { "" };
+                let why = format!(
+                    "expected {MESSAGE} bytes and 1 descriptor, found {came} bytes and {found} descriptors{more}"
+                );
+                Err(NetError::World { what, why })
+            }
         }
     }
 }

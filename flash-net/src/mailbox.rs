@@ -1,7 +1,7 @@
 //! A mailbox: frames of one sender for one receiver, in order, in a ring of lines.
 //!
-//! A line is a cache line: a word that says what it holds, and seven words of bytes. A frame starts a line and
-//! takes as many as it needs. The word of its first line is
+//! A line is a cache line: a word that says what it holds, and seven words of bytes. A frame starts a line
+//! and takes as many as it needs. The word of its first line is
 //!
 //! | bits | what |
 //! |---|---|
@@ -14,13 +14,14 @@
 //! frame in it. What was left by the lap before never looks like a frame of this lap.
 //!
 //! The sender keeps the number of lines it has written, the receiver that of lines it has read; each is in
-//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems full.
+//! private memory. The latter is also written to the mailbox, where the sender looks when the ring seems
+//! full. A sender that finds it full says so there, and the receiver rings its bell when there is room again.
 //!
-//! **The other side is not trusted.** All words are atomics and are read once: any value at any time is a frame
-//! of a valid length, no frame, or an error. Bytes are copied out before they are handed over.
+//! **The other side is not trusted.** All words are atomics and are read once: any value at any time is a
+//! frame of a valid length, no frame, or an error. Bytes are copied out before they are handed over.
 
-use super::sync::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::sync::{AtomicU64, fence};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// The longest frame: a header of 32 bytes and a body of 4 KiB.
 pub const MAX_FRAME: usize = 4096 + 32;
@@ -54,13 +55,15 @@ pub(crate) struct Ring<'a> {
     lines: &'a [AtomicU64],
     /// Lines that the receiver has read.
     read: &'a AtomicU64,
+    /// 1 if the sender has found it full, and shall hear when that changes.
+    wanted: &'a AtomicU64,
 }
 
 impl<'a> Ring<'a> {
     /// A mailbox in zeroed memory, or one in use. The number of lines is a power of two.
-    pub(crate) fn new(lines: &'a [AtomicU64], read: &'a AtomicU64) -> Ring<'a> {
+    pub(crate) fn new(lines: &'a [AtomicU64], read: &'a AtomicU64, wanted: &'a AtomicU64) -> Ring<'a> {
         debug_assert!(lines.len().is_multiple_of(LINE) && (lines.len() / LINE).is_power_of_two());
-        Ring { lines, read }
+        Ring { lines, read, wanted }
     }
 
     fn size(self) -> u64 {
@@ -109,9 +112,17 @@ impl<'a> Ring<'a> {
         copy(self.line(at + lines.len() as u64), rest);
     }
 
-    /// Lets the sender use the lines before `at` again.
-    pub(crate) fn release(self, at: u64) {
+    /// Lets the sender use the lines before `at` again. Says whether it waits for that.
+    #[must_use]
+    pub(crate) fn release(self, at: u64) -> bool {
         self.read.store(at, Release);
+        // Either this sees that the sender waits, or the sender sees the new position.
+        fence(SeqCst);
+        if self.wanted.load(Relaxed) == 0 {
+            return false;
+        }
+        self.wanted.store(0, Relaxed);
+        true
     }
 }
 
@@ -142,27 +153,28 @@ impl Sender {
         let length = parts.iter().map(|part| part.len()).sum::<usize>();
         debug_assert!(length <= MAX_FRAME);
         let lines = lines_of(length);
-        if self.written + lines - self.read > ring.size() {
-            let read = ring.read.load(Acquire);
-            if read < self.read || read > self.written {
-                return Err(Refusal::Corrupt(read));
-            }
-            self.read = read;
-            if self.written + lines - read > ring.size() {
-                return Err(Refusal::Full);
+        if !self.has_room(ring, lines) {
+            self.look(ring)?;
+            if !self.has_room(ring, lines) {
+                ring.wanted.store(1, Relaxed);
+                // As in `release`.
+                fence(SeqCst);
+                self.look(ring)?;
+                if !self.has_room(ring, lines) {
+                    return Err(Refusal::Full);
+                }
             }
         }
         let mut parts = Parts { parts, of_first: 0 };
         for i in 0..lines {
             let line = ring.line(self.written + i);
-            let mut bytes = [[0; 8]; LINE - 1];
-            let filled = parts.fill(bytes.as_flattened_mut().try_into().expect("a line"));
-            let store =
-                |(word, bytes): (&AtomicU64, &[u8; 8])| word.store(u64::from_ne_bytes(*bytes), Relaxed);
-            if filled == ROOM {
-                line[1..LINE].iter().zip(&bytes).for_each(store);
-            } else {
-                line[1..].iter().zip(&bytes[..filled.div_ceil(8)]).for_each(store);
+            match parts.line() {
+                Some(bytes) => store(line, bytes),
+                None => {
+                    let mut bytes = [0; ROOM];
+                    let filled = parts.fill(&mut bytes);
+                    store(line, &bytes[..filled]);
+                }
             }
             if i > 0 {
                 line[0].store(0, Relaxed);
@@ -175,6 +187,32 @@ impl Sender {
         self.written += lines;
         Ok(())
     }
+
+    fn has_room(&self, ring: Ring<'_>, lines: u64) -> bool {
+        self.written + lines - self.read <= ring.size()
+    }
+
+    fn look(&mut self, ring: Ring<'_>) -> Result<(), Refusal> {
+        let read = ring.read.load(Acquire);
+        if read < self.read || read > self.written {
+            return Err(Refusal::Corrupt(read));
+        }
+        self.read = read;
+        Ok(())
+    }
+}
+
+/// Writes the bytes of a line, in whole words.
+fn store(line: &[AtomicU64], bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks();
+    for (to, word) in line[1..].iter().zip(words) {
+        to.store(u64::from_ne_bytes(*word), Relaxed);
+    }
+    if !rest.is_empty() {
+        // Not by way of memory: a load of 8 bytes that were just written as fewer takes longer.
+        let word = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        line[1 + words.len()].store(word.to_le(), Relaxed);
+    }
 }
 
 /// The bytes of several slices, one after the other.
@@ -184,16 +222,21 @@ struct Parts<'a> {
     of_first: usize,
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    /// The bytes of the next line, if they are of one part.
+    fn line(&mut self) -> Option<&'a [u8]> {
+        let rest = &self.parts.first()?[self.of_first..];
+        if rest.len() >= ROOM {
+            self.of_first += ROOM;
+            return Some(&rest[..ROOM]);
+        }
+        // The last part needs no mark: nothing comes after it.
+        (self.parts.len() == 1).then_some(rest)
+    }
+
     /// Moves as many bytes as there are and fit; says how many.
     fn fill(&mut self, to: &mut [u8; ROOM]) -> usize {
         let mut filled = 0;
-        // Most lines of a long frame are of one part.
-        if let Some(bytes) = self.parts.first().and_then(|part| part[self.of_first..].first_chunk::<ROOM>()) {
-            to.copy_from_slice(bytes);
-            self.of_first += ROOM;
-            return ROOM;
-        }
         while let Some(part) = self.parts.first() {
             let rest = &part[self.of_first..];
             let taken = rest.len().min(to.len() - filled);

@@ -43,12 +43,8 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(NetError::last("mapping shared memory"));
         }
-        // SAFETY: advice on the mapping just made. A core file leaves it out; where the system has large pages,
-        // it may use them. That it may not is no error.
-        unsafe {
-            libc::madvise(base, bytes, libc::MADV_DONTDUMP);
-            libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
-        }
+        // SAFETY: advice on the mapping just made: a core file leaves it out.
+        unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) };
         Ok(Mapping { base: base.cast(), bytes })
     }
 
@@ -69,6 +65,19 @@ impl Mapping {
 
     pub(crate) fn base(&self) -> *mut u8 {
         self.base
+    }
+
+    /// Says that a range, from a page on, is worth large pages, where the system has them.
+    pub(crate) fn prefer_large_pages(&self, offset: u64, bytes: u64) {
+        assert!(
+            offset.is_multiple_of(PAGE)
+                && offset.checked_add(bytes).is_some_and(|end| end <= self.bytes as u64)
+        );
+        #[cfg(not(miri))]
+        // SAFETY: advice on a range of this mapping. That the system does not follow it is no error.
+        unsafe {
+            libc::madvise(self.base.add(offset as usize).cast(), bytes as usize, libc::MADV_HUGEPAGE);
+        }
     }
 
     /// Gives the pages of a range back to the system; they are zero afterwards.

@@ -1,8 +1,8 @@
 //! The transport in memory that is shared: by the processes of a host, or by parts of one process.
 //!
-//! Who changes what: the sending side of each mailbox is under a lock of its own; the receiving side of all of
-//! them under one, which the thread that takes frames holds. Positions that waiting threads look at are atomics
-//! which that thread writes. Losses are written once.
+//! Who changes what: the sending side of each mailbox is under a lock of its own; the receiving side of all
+//! of them under one, which the thread that takes frames holds. Positions that waiting threads look at are
+//! atomics which that thread writes. Losses are written once.
 
 use crate::doorbell::Doorbell;
 use crate::error::{How, Loss, NetError};
@@ -124,7 +124,7 @@ impl SharedTransport {
 
     /// Ends the waits of all processes, whose tickets are old now.
     fn wake_all(&self) {
-        self.all().for_each(|(peer, _)| self.segment.bell(peer).wake());
+        self.all().for_each(|(peer, _)| self.segment.bell(peer).ring_always());
     }
 
     fn send(&self, to: Peer, kind: Kind, parts: &[&[u8]]) -> Result<(), NetError> {
@@ -155,13 +155,9 @@ impl SharedTransport {
 
     /// Notes that a peer is gone, if it is not noted.
     fn lose<'a>(&'a self, peer: Peer, remote: &'a Remote, how: How) -> &'a Loss {
-        let loss = remote.gone.get_or_init(|| Loss {
-            peer,
-            pid: remote.info.get().map(|info| info.pid),
-            host: remote.info.get().map(|info| info.host.clone()),
-            how,
-            last_heard: self.watches().heard[peer.0 as usize].1,
-        });
+        let loss = remote
+            .gone
+            .get_or_init(|| Loss::new(peer, remote.info.get(), how, self.watches().heard[peer.0 as usize].1));
         self.wake();
         loss
     }
@@ -181,7 +177,7 @@ impl SharedTransport {
         let ring = self.inbox(from);
         let start = remote.read.load(Relaxed);
         // Once for all frames, also when the sink panics: the line is the sender's, too.
-        let mut reading = Reading { ring, at: start, remote };
+        let mut reading = Reading { ring, at: start, remote, sender: self.segment.bell(from) };
         for _ in 0..FRAMES {
             let (kind, length) = match ring.look(reading.at) {
                 Ok(Some(frame)) => frame,
@@ -223,12 +219,12 @@ impl SharedTransport {
         }
     }
 
-    /// Looks for peers that joined, left or ended; not more often than [`WATCH_EVERY`]. Says whether one was lost.
-    fn watch(&self) -> bool {
+    /// Looks for peers that joined, left or ended; not more often than [`WATCH_EVERY`].
+    fn watch(&self) {
         let now = process::coarse_time();
         let last = self.watched.load(Relaxed);
         if now < last + WATCH_EVERY || self.watched.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
-            return false;
+            return;
         }
         let mut lost: Vec<(Peer, How)> = Vec::new();
         for (peer, _) in self.all().filter(|(_, remote)| remote.gone.get().is_none()) {
@@ -251,10 +247,9 @@ impl SharedTransport {
         watches.processes.retain(|(peer, _)| ended.iter().all(|(gone, _)| gone != peer));
         drop(watches);
         lost.extend(ended.into_iter().map(|(peer, status)| (peer, How::Ended(status))));
-        for (peer, how) in &lost {
-            self.lose(*peer, &self.peers[peer.0 as usize], how.clone());
+        for (peer, how) in lost {
+            self.lose(peer, &self.peers[peer.0 as usize], how);
         }
-        !lost.is_empty()
     }
 
     /// Reads what a peer has said of itself, once it has, and watches its process from then on.
@@ -318,6 +313,10 @@ impl Transport for SharedTransport {
     }
 
     fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
+        // A look costs less than a turn, and a thread that spins looks most of the time.
+        if !self.has_frames() {
+            return Progress::Nothing;
+        }
         let take = |buffer: &mut Box<Buffer>| {
             let mut some = false;
             for (from, remote) in self.all() {
@@ -341,27 +340,29 @@ impl Transport for SharedTransport {
         let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
         let spin_end = Instant::now() + spin;
         let looks = (64 / self.peers.len()).max(1);
-        let now = loop {
+        let mut now;
+        loop {
             for _ in 0..looks {
                 if is_due() {
                     return;
                 }
                 std::hint::spin_loop();
             }
-            let now = Instant::now();
-            if until.is_some_and(|until| now >= until) {
+            now = Instant::now();
+            if now >= spin_end {
+                break;
+            }
+        }
+        while until.is_none_or(|until| now < until) {
+            // A loss that it finds makes the ticket old.
+            self.watch();
+            let rest = until.map_or(SLEEP, |until| (until - now).min(SLEEP));
+            self.waiters.sleep(self.bell(), ticket, Some(rest), || self.has_frames());
+            if is_due() {
                 return;
             }
-            if now >= spin_end {
-                break now;
-            }
-        };
-        if self.watch() {
-            return;
+            now = Instant::now();
         }
-        let rest = until.map_or(SLEEP, |until| (until - now).min(SLEEP));
-        self.waiters.sleep(self.bell(), ticket, Some(rest), || self.has_frames());
-        self.watch();
     }
 
     fn wake(&self) {
@@ -405,13 +406,17 @@ struct Reading<'a> {
     ring: Ring<'a>,
     at: u64,
     remote: &'a Remote,
+    /// Rung when the sender waits for room.
+    sender: Doorbell<'a>,
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if self.at != self.remote.read.load(Relaxed) {
             self.remote.read.store(self.at, Relaxed);
-            self.ring.release(self.at);
+            if self.ring.release(self.at) {
+                self.sender.ring_always();
+            }
         }
     }
 }

@@ -74,11 +74,12 @@ pub trait Transport: Send + Sync + 'static {
     /// The peer, once it has joined. [`Transport::wait`] ends when one joins.
     fn info(&self, peer: Peer) -> Option<PeerInfo>;
 
-    /// Sends a frame of these parts, one after the other: at most [`MAX_FRAME`](crate::MAX_FRAME) bytes. Frames
-    /// come in order, also those sent before the receiver joined.
+    /// Sends a frame of these parts, one after the other: at most [`MAX_FRAME`](crate::MAX_FRAME) bytes.
+    /// Frames come in order, also those sent before the receiver joined.
     ///
     /// # Errors
-    /// [`NetError::Full`], [`NetError::Lost`], [`NetError::TooLong`], [`NetError::NoPeer`]. Nothing was sent then.
+    /// [`NetError::Full`], [`NetError::Lost`], [`NetError::TooLong`], [`NetError::NoPeer`]. Nothing was sent
+    /// then. After [`NetError::Full`], [`Transport::wait`] ends when there is room.
     fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError>;
 
     /// Sends a frame.
@@ -89,16 +90,17 @@ pub trait Transport: Send + Sync + 'static {
         self.post_parts(to, &[frame])
     }
 
-    /// Hands over frames that have come, a bounded number of each peer, in order per peer. The bytes are a copy,
-    /// which the sender cannot change any more. The sink may post frames; a call of this in it is
+    /// Hands over frames that have come, a bounded number of each peer, in order per peer. The bytes are a
+    /// copy, which the sender cannot change any more. The sink may post frames; a call of this in it is
     /// [`Progress::Busy`].
     fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress;
 
     /// To be taken before looking at what [`Transport::wait`] shall wait for.
     fn ticket(&self) -> Ticket;
 
-    /// Waits until a frame may have come that no other thread takes, [`Transport::wake`] was called or a peer
-    /// joined or was lost since the ticket was taken, or `until`. May return early.
+    /// Waits until a frame may have come that no other thread takes; or, since the ticket was taken,
+    /// [`Transport::wake`] was called, a full mailbox got room, or a peer joined or was lost; or `until`. May
+    /// return early.
     fn wait(&self, ticket: Ticket, until: Option<Instant>);
 
     /// Ends the waits of all threads of this process.

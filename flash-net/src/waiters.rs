@@ -33,8 +33,8 @@ pub(crate) struct Waiters<T> {
 const TAKEN: u64 = 1;
 const SLEEPER: u64 = 2;
 
-// SAFETY: the state is used by the thread that has the turn, and by one after the other. `turn` is released by
-// one and acquired by the next.
+// SAFETY: the state is used by the thread that has the turn, and by one after the other. `turn` is released
+// by one and acquired by the next.
 unsafe impl<T: Send> Sync for Waiters<T> {}
 
 impl<T> Waiters<T> {
@@ -51,8 +51,8 @@ impl<T> Waiters<T> {
         bell.ring();
     }
 
-    /// Calls `take` with the state, unless another thread does so now. Then wakes those that slept meanwhile if
-    /// there are `more` frames, also when `take` panics.
+    /// Calls `take` with the state, unless another thread does so now. Then wakes those that slept meanwhile
+    /// if there are `more` frames, also when `take` panics.
     pub(crate) fn turn<R>(
         &self,
         bell: Doorbell<'_>,
@@ -72,8 +72,8 @@ impl<T> Waiters<T> {
         Some(self.state.with_mut(|state| take(unsafe { &mut *state })))
     }
 
-    /// Whether there is something to do for a thread with this ticket: a wake, a ring, or frames that no other
-    /// thread is taking.
+    /// Whether there is something to do for a thread with this ticket: a wake, a ring, or frames that no
+    /// other thread is taking.
     pub(crate) fn is_due(&self, bell: Doorbell<'_>, ticket: Ticket, frames: impl FnOnce() -> bool) -> bool {
         self.ticket(bell) != ticket || (self.turn.load(Relaxed) & TAKEN == 0 && frames())
     }

@@ -8,8 +8,8 @@
 //! | per peer: an arena | all |
 //!
 //! The file is sealed against changes of its size, so that no process can take memory away from under the
-//! others. Sizes are read from it once, when it is opened, and are checked against the file's. Nothing else in
-//! it is relied on.
+//! others. Sizes are read from it once, when it is opened, and are checked against the file's. Nothing else
+//! in it is relied on.
 
 use crate::doorbell::Doorbell;
 use crate::error::NetError;
@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -36,8 +36,10 @@ const HEAD: usize = 32;
 /// Peers of a world, at most.
 pub const MAX_PEERS: usize = 1024;
 
-/// Memory of a mailbox. The line of its own before each keeps the mailboxes of one receiver apart in its caches.
-const RING: u64 = 64 << 10;
+/// Memory of a mailbox. The line of its own before each keeps the mailboxes of one receiver apart in its
+/// caches.
+/// Miri takes a step for each word of it at each use.
+const RING: u64 = if cfg!(miri) { 8 << 10 } else { 64 << 10 };
 const MAILBOX: u64 = 128 + RING;
 
 /// Memory of a peer: the doorbell, the state, and two records.
@@ -96,6 +98,12 @@ impl Layout {
         self.members() + self.peers * MEMBER
     }
 
+    fn mailbox(self, from: Peer, to: Peer) -> u64 {
+        let (from, to) = (u64::from(from.0), u64::from(to.0));
+        assert!(from < self.peers && to < self.peers);
+        self.mailboxes() + (to * self.peers + from) * MAILBOX
+    }
+
     fn arenas(self) -> u64 {
         (self.mailboxes() + self.peers * self.peers * MAILBOX).next_multiple_of(ARENA_UNIT)
     }
@@ -121,9 +129,15 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    fn new(mapping: Mapping, layout: Layout) -> Segment {
+        // Mailboxes are sparse, and most of a page of theirs is not used.
+        mapping.prefer_large_pages(layout.arenas(), layout.total() - layout.arenas());
+        Segment { mapping: Arc::new(mapping), layout }
+    }
+
     /// Memory of this process for a world.
     fn anonymous(layout: Layout) -> Result<Segment, NetError> {
-        Ok(Segment { mapping: Arc::new(Mapping::anonymous(layout.total())?), layout })
+        Ok(Segment::new(Mapping::anonymous(layout.total())?, layout))
     }
 
     pub(crate) fn peers(&self) -> usize {
@@ -134,8 +148,8 @@ impl Segment {
     fn words(&self, offset: u64, bytes: u64) -> &[AtomicU64] {
         assert!(offset.is_multiple_of(8) && offset + bytes <= self.layout.arenas());
         let start = self.mapping.base().wrapping_add(offset as usize).cast::<AtomicU64>();
-        // SAFETY: mapped for as long as this lives, aligned as a page plus a multiple of 8, and outside of the
-        // arenas. This process only makes atomic accesses there. Another process is bound by no rule of
+        // SAFETY: mapped for as long as this lives, aligned as a page plus a multiple of 8, and outside of
+        // the arenas. This process only makes atomic accesses there. Another process is bound by no rule of
         // this one's; whatever it does, an atomic load gives some value, and any value is valid.
         unsafe { std::slice::from_raw_parts(start, (bytes / 8) as usize) }
     }
@@ -159,11 +173,8 @@ impl Segment {
 
     /// The mailbox of a pair.
     pub(crate) fn ring(&self, from: Peer, to: Peer) -> Ring<'_> {
-        let (from, to) = (u64::from(from.0), u64::from(to.0));
-        assert!(from < self.layout.peers && to < self.layout.peers);
-        let start = self.layout.mailboxes() + (to * self.layout.peers + from) * MAILBOX;
-        let words = self.words(start, MAILBOX);
-        Ring::new(&words[2 * LINE..], &words[0])
+        let words = self.words(self.layout.mailbox(from, to), MAILBOX);
+        Ring::new(&words[2 * LINE..], &words[0], &words[1])
     }
 
     pub(crate) fn arena(&self, of: Peer) -> SharedMemory {
@@ -246,7 +257,8 @@ impl Segment {
     }
 }
 
-/// The memory of a world, by a file that can be handed to other processes. See [`SharedTransport`] for joining.
+/// The memory of a world, by a file that can be handed to other processes. See [`SharedTransport`] for
+/// joining.
 ///
 /// [`SharedTransport`]: crate::SharedTransport
 #[derive(Debug)]
@@ -256,11 +268,12 @@ pub struct World {
 }
 
 impl World {
-    /// A new world of these peers, with arenas of 4 times the memory of this machine, at least 64 GiB, as far as
-    /// addresses last. They are sparse: what is not touched takes no memory.
+    /// A new world of these peers, with arenas of 4 times the memory of this machine, at least 64 GiB, as far
+    /// as addresses last. They are sparse: what is not touched takes no memory.
     ///
     /// # Errors
-    /// If the system refuses the memory, there are no peers or more than [`MAX_PEERS`], or a name is too long.
+    /// If the system refuses the memory, there are no peers or more than [`MAX_PEERS`], or a name is too
+    /// long.
     pub fn create(members: &[Member]) -> Result<World, NetError> {
         // SAFETY: a question to the system.
         let pages = u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0);
@@ -327,14 +340,35 @@ impl World {
         self.layout.peers as usize
     }
 
+    /// Bytes of it that take memory now.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn bytes_in_memory(&self) -> Result<u64, NetError> {
+        let source = |source| NetError::System { what: "asking for the memory of a world", source };
+        Ok(self.file.metadata().map_err(source)?.blocks() * 512)
+    }
+
     pub(crate) fn map(&self) -> Result<Segment, NetError> {
         // SAFETY: made or opened, each with this size, and sealed.
         let mapping = unsafe { Mapping::of(&self.file, self.layout.total()) }?;
-        Ok(Segment { mapping: Arc::new(mapping), layout: self.layout })
+        Ok(Segment::new(mapping, self.layout))
     }
 
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Where the arenas start in the file.
+    #[cfg(test)]
+    pub(crate) fn before_arenas(&self) -> u64 {
+        self.layout.arenas()
+    }
+
+    /// Where the lines of a mailbox start in the file.
+    #[cfg(test)]
+    pub(crate) fn mailbox(&self, from: Peer, to: Peer) -> u64 {
+        self.layout.mailbox(from, to) + 128
     }
 }
 

@@ -79,6 +79,7 @@ const UNCHECKED: &[&str] = &[
 const MIRI: &[(&str, &[&str])] = &[
     ("Miri, runtime", &["--package", "flash-core", "--lib", "--", "runtime::"]),
     ("Miri, core", &["--package", "flash-core", "--lib", "--", "--skip", "runtime::"]),
+    ("Miri, transport", &["--package", "flash-net", "--test", "local"]),
     ("Miri, types and backends", &["--package", "flash-types", "--package", "flash-backend", "--lib"]),
 ];
 

@@ -17,6 +17,8 @@ mod lanes;
 #[cfg(all(test, feature = "loom"))]
 mod memory;
 #[cfg(all(test, feature = "loom"))]
+mod net;
+#[cfg(all(test, feature = "loom"))]
 mod residence;
 #[cfg(all(test, feature = "loom"))]
 mod room;
