@@ -1,8 +1,8 @@
 //! Launches of a pipeline that a device works on while no thread waits for them.
 //!
 //! A pipeline of `exec_async` whose submissions are all in the queue of one device has nothing left to do but
-//! to end. Its thread leaves it to the device ([`LeftToDevice`]). When the device is done it calls back, and a
-//! thread that serves devices ends the pipeline (`asynchronous/landing.rs`).
+//! to end. Its thread leaves it to the device ([`LeftToDevice`]). When the device is done it calls back, and
+//! a thread that serves devices ends the pipeline (`asynchronous/landing.rs`).
 //!
 //! *Invariant.* While there is a [`LeftToDevice`], what its launches touch stays: the pipeline holds its
 //! memories and has begun, its copies on the device count as used, and so does the run for others that wait
