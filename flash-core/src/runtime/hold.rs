@@ -266,7 +266,7 @@ pub(super) enum Awaits {
     /// A function of the host that completes later: the first submission.
     Host(Arc<DeferredResult>),
     /// A device, which has all submissions.
-    Device(LeftToDevice),
+    Device(Box<LeftToDevice>),
 }
 
 impl<'a> InTurn<'a> {

@@ -146,7 +146,12 @@ pub(super) fn run_in_turn(
 }
 
 /// Ends a pipeline, all of which a device has run.
-fn end(list: &SubmissionList, runtime: &Runtime, turn: &InTurn<'_>, left: LeftToDevice) -> Result<(), Error> {
+fn end(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    turn: &InTurn<'_>,
+    left: Box<LeftToDevice>,
+) -> Result<(), Error> {
     let mut held = HeldMemories::pending(list, turn);
     let (failures, active_run) = resident::end(list, runtime, left);
     held.active_run = active_run;
@@ -207,7 +212,10 @@ fn run_held(
                     Ok(())
                 }
                 Progress::Done(done, failures) => long(list, runtime, &mut held, watch, (done, failures)),
-                Progress::Left(left) => Ok(leave(list, &held, left)),
+                Progress::Left(left) => {
+                    leave(list, &held, left);
+                    Ok(())
+                }
             };
         }
         if !held.are_only_reserved()? {
@@ -245,7 +253,10 @@ fn one_by_one(
             match resident::run(list, runtime, runtime.devices[0], watch, (position, leaves)) {
                 Progress::Done(next, failures) if failures.is_empty() => position = next,
                 Progress::Done(next, failures) => return long(list, runtime, held, watch, (next, failures)),
-                Progress::Left(left) => return Ok(leave(list, held, left)),
+                Progress::Left(left) => {
+                    leave(list, held, left);
+                    return Ok(());
+                }
             }
         }
         let Some(node) = list.nodes().get(position) else { break };
@@ -293,7 +304,7 @@ fn one_by_one(
 }
 
 /// Leaves a pipeline to the device that has all of its submissions.
-fn leave(list: &SubmissionList, held: &HeldMemories<'_>, left: LeftToDevice) {
+fn leave(list: &SubmissionList, held: &HeldMemories<'_>, left: Box<LeftToDevice>) {
     if let Some(turn) = held.pending {
         turn.leave(list.nodes().len(), Vec::new(), Awaits::Device(left));
     }

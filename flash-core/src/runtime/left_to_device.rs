@@ -1,10 +1,10 @@
 //! Launches of a pipeline that a device works on while no thread waits for them.
 //!
 //! A pipeline of `exec_async` whose submissions are all in the queue of one device has nothing left to do but
-//! to end. Its thread leaves it to the device ([`LeftToDevice`]). When the device is done it calls back, and a
-//! thread that serves devices ends the pipeline (`asynchronous/landing.rs`).
+//! to end. Its thread leaves it to the device ([`LeftToDevice`]). When the device is done it calls back, and
+//! a thread that serves devices ends the pipeline (`asynchronous/landing.rs`).
 //!
-//! *Invariant.* While there is an [`LeftToDevice`], what its launches touch stays: the pipeline holds its
+//! *Invariant.* While there is a [`LeftToDevice`], what its launches touch stays: the pipeline holds its
 //! memories and has begun, its copies on the device count as used, and so does the run for others that wait
 //! for room. Dropped before it was ended, it waits for the device.
 
@@ -42,26 +42,19 @@ impl LeftToDevice {
         !device.info().synchronous && device.api.event_on_ready.is_some()
     }
 
-    /// Leaves launches to a device. `active_run`: the run, for others that wait for room on devices.
-    ///
-    /// # Errors
-    /// Gives them back if no thread could end them.
+    /// Leaves launches to a device. `shared`: the residences that the pipeline is counted as a user of.
     ///
     /// # Safety
     /// The events are of the device's backend, and were not given back. The residences are in memories of the
-    /// pipeline, which keeps them as long as this; the pipeline is counted as their user.
+    /// pipeline, which keeps them as long as this.
     pub unsafe fn new(
         device: &'static DeviceHandle,
         launches: Launches,
-        shared: impl Iterator<Item = *const PublishedResidence>,
-    ) -> Result<LeftToDevice, Launches> {
+        shared: SmallVec<[*const PublishedResidence; 8]>,
+        thread: DeviceThread,
+    ) -> LeftToDevice {
         let active_run = device.memory().map(|_| ActiveRun::begin());
-        match DeviceThread::reserve() {
-            Some(thread) => {
-                Ok(LeftToDevice { device, launches, shared: shared.collect(), active_run, _thread: thread })
-            }
-            None => Err(launches),
-        }
+        LeftToDevice { device, launches, shared, active_run, _thread: thread }
     }
 
     pub fn device(&self) -> &'static DeviceHandle {

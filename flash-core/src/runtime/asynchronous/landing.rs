@@ -61,9 +61,8 @@ impl Landing {
     }
 
     /// Runs the rest of it here.
-    fn end(self: Box<Self>) {
-        let Landing { task, .. } = *self;
-        task.run(Runner::Extra);
+    fn end(self) {
+        self.task.run(Runner::Extra);
     }
 }
 

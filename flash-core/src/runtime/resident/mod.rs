@@ -28,6 +28,7 @@ use crate::memory::region::Region;
 use crate::memory::residence::{PublishedResidence, Residence};
 use crate::memory::routes;
 use crate::memory::transfer::Transfer;
+use crate::workers::blocking::DeviceThread;
 pub(super) use cache::ResidentLaunch;
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::Access;
@@ -48,7 +49,7 @@ pub(super) enum Progress {
     /// The first submission that was not run, and the failures of those before it.
     Done(usize, Vec<LaunchError>),
     /// All submissions are in the device's queue.
-    Left(LeftToDevice),
+    Left(Box<LeftToDevice>),
 }
 
 /// Runs submissions from `first` on, on one device, as long as they can take this path. `leaves`: it may
@@ -109,11 +110,13 @@ pub(super) fn run(
             break;
         }
     }
-    if run.leaves && failed.is_empty() && position == list.nodes().len() && !run.pending.is_empty() {
-        match run.leave() {
-            Ok(left) => return Progress::Left(left),
-            Err(pending) => run.pending = pending,
-        }
+    if run.leaves
+        && failed.is_empty()
+        && position == list.nodes().len()
+        && !run.pending.is_empty()
+        && let Some(left) = run.leave()
+    {
+        return Progress::Left(left);
     }
     run.complete(run.pending.len(), &mut failed);
     Progress::Done(position, run.settle(position, failed))
@@ -124,7 +127,7 @@ pub(super) fn run(
 pub(super) fn end(
     list: &SubmissionList,
     runtime: &Runtime,
-    left: LeftToDevice,
+    left: Box<LeftToDevice>,
 ) -> (Vec<LaunchError>, Option<ActiveRun>) {
     let (device, mut failed) = (left.device(), Vec::new());
     let active_run = left.end(&mut failed);
@@ -157,17 +160,15 @@ impl<'a> Run<'a> {
         Run { list, runtime, device, known: FootprintCache::default(), shared, pending, leaves }
     }
 
-    /// Leaves its launches to the device.
-    ///
-    /// # Errors
-    /// Gives them back if that is not possible.
-    fn leave(&mut self) -> Result<LeftToDevice, Launches> {
-        let shared = self.shared.iter().map(|residence| std::ptr::from_ref(*residence));
+    /// Leaves its launches to the device. `None`: that is not possible.
+    fn leave(&mut self) -> Option<Box<LeftToDevice>> {
+        let thread = DeviceThread::reserve()?;
+        let shared = self.shared.drain(..).map(std::ptr::from_ref).collect();
         // SAFETY: events of the device, taken out here; the residences are in memories that the pipeline
         // holds until it has ended, and it is their user.
-        let left = unsafe { LeftToDevice::new(self.device, std::mem::take(&mut self.pending), shared)? };
-        self.shared.clear();
-        Ok(left)
+        let left =
+            unsafe { LeftToDevice::new(self.device, std::mem::take(&mut self.pending), shared, thread) };
+        Some(Box::new(left))
     }
 
     /// Sets the places of the arguments on the device. Missing data is copied there first if that is quick.
