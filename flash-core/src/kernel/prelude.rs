@@ -30,4 +30,4 @@ pub use super::views::{
 };
 pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuWhole, Element, Index, Space, Span, Threads};
 pub use super::{KernelDefinition, partition_map};
-pub use flash_macros::{KernelDefinition, kernel};
+pub use flash_macros::{KernelDefinition, kernel, kernel_fn};

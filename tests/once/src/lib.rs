@@ -1,0 +1,1 @@
+//! Kernels that are written once: see `tests`.
