@@ -56,3 +56,4 @@ pub use recorded_as::RecordedAsEntry;
 pub(crate) use recorded_as::present_name;
 #[doc(hidden)] // for `#[kernel]`
 pub use shim::{item_share, span_share, whole_share};
+pub use staging::Real;

@@ -17,9 +17,21 @@ impl Stager<'_> {
         match plain(ty) {
             Type::Infer(infer) => infer.to_token_stream(),
             Type::Reference(reference) => self.of(&reference.elem),
-            ty @ (Type::Path(_) | Type::Tuple(_) | Type::Array(_) | Type::Slice(_)) => {
-                quote_spanned!(ty.span()=> #staging::Of<#ty>)
+            // Taken apart, so that the compiler finds a type parameter from the values that are passed.
+            Type::Path(path)
+                if path.path.get_ident().is_some_and(|name| self.scope.types.contains(&name.to_string())) =>
+            {
+                quote_spanned!(path.span()=> #staging::Expr<#path>)
             }
+            Type::Tuple(tuple) => {
+                let parts: Vec<TokenStream> = tuple.elems.iter().map(|part| self.of(part)).collect();
+                quote_spanned!(tuple.span()=> (#(#parts,)*))
+            }
+            Type::Array(array) => {
+                let (element, len) = (self.of(&array.elem), &array.len);
+                quote_spanned!(array.span()=> #staging::ArrayValue<#element, { #len }>)
+            }
+            ty @ (Type::Path(_) | Type::Slice(_)) => quote_spanned!(ty.span()=> #staging::Of<#ty>),
             Type::Never(_) => {
                 self.refuse(
                     ty,

@@ -4,12 +4,13 @@ use super::memory::{OutValue, PhasedValue, SliceValue, WindowValue, element};
 use super::number::Number;
 use super::shared::{AccumulatorValue, ScatterValue};
 use super::value::{Plain, Value, Variable};
-use super::writer::{say, with};
+use super::writer::{define, say, with};
 use crate::kernel::views::{
     AtomicElement, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Whole, Window,
     Write,
 };
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 /// The devices that take the text. The derive of a definition writes bounds on it in generic code, so that
 /// an argument without text is an error where a kernel is staged, not where it is defined.
@@ -39,9 +40,14 @@ fn parameter(text: String) {
     with(|writer| writer.parameters.push(text));
 }
 
-/// An array: `access` is `const `, if it is only read.
-fn array<T: Plain>(name: &str, access: &str) {
+/// An array's parameter, by a name that is no word of C; `access` is `const `, if it is only read.
+fn array<T: Plain>(argument: &str, access: &str) -> Rc<str> {
+    let name = super::writer::name(argument);
+    define(format!(
+        "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n"
+    ));
     parameter(format!("FLASH_GLOBAL {access}{} *{name}", T::Value::c_name()));
+    name.into()
 }
 
 /// The index of the own element, or of the own row's first.
@@ -51,23 +57,24 @@ fn own_index(name: &str) -> String {
     own
 }
 
-fn own<T: Plain>(name: &str, access: &str) -> T::Value {
-    array::<T>(name, access);
-    element::<T>(name, &own_index(name))
+fn own<T: Plain>(argument: &str, access: &str) -> T::Value {
+    let name = array::<T>(argument, access);
+    element::<T>(&name, &own_index(&name))
 }
 
-fn row<T: Plain>(name: &str, access: &str) -> SliceValue<T> {
-    array::<T>(name, access);
-    let first = own_index(name);
+fn row<T: Plain>(argument: &str, access: &str) -> SliceValue<T> {
+    let name = array::<T>(argument, access);
+    let first = own_index(&name);
     let count = format!("FLASH_ROW_LEN({name})");
-    SliceValue { name: name.into(), row: Some((first.into(), count.into())), of: PhantomData }
+    SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
 }
 
 impl<T: Plain> Stages<Scalar<T>> for Device {
     type Value = T::Value;
     fn argument(name: &str, _: bool) -> T::Value {
+        let name = super::writer::name(name);
         parameter(format!("const {} {name}", T::Value::c_name()));
-        T::Value::at(T::Value::unwrapped(name.to_owned()), false)
+        T::Value::at(T::Value::unwrapped(name), false)
     }
 }
 
@@ -107,40 +114,38 @@ rows! { Read "const " ReadWrite "" Write "" }
 impl<T: Plain> Stages<Whole<'static, Read<T>>> for Device {
     type Value = SliceValue<T>;
     fn argument(name: &str, _: bool) -> SliceValue<T> {
-        array::<T>(name, "const ");
-        SliceValue { name: name.into(), row: None, of: PhantomData }
+        SliceValue { name: array::<T>(name, "const "), row: None, of: PhantomData }
     }
 }
 
 impl<T: Plain> Stages<Window<'static, Read<T>>> for Device {
     type Value = WindowValue<T>;
     fn argument(name: &str, _: bool) -> WindowValue<T> {
-        array::<T>(name, "const ");
-        WindowValue { name: name.into(), of: PhantomData }
+        WindowValue { name: array::<T>(name, "const "), of: PhantomData }
     }
 }
 
 impl<T: Plain> Stages<Phased<'static, T>> for Device {
     type Value = PhasedValue<T>;
     fn argument(name: &str, staged: bool) -> PhasedValue<T> {
+        let name = array::<T>(name, "");
+        let index = own_index(&name);
         if staged {
-            return PhasedValue { name: name.into(), own: own::<T>(name, "") };
+            let own = element::<T>(&name, &index);
+            return PhasedValue { name, own };
         }
-        array::<T>(name, "");
-        array::<T>(&format!("{name}_next"), "");
-        let index = own_index(name);
+        parameter(format!("FLASH_GLOBAL {} *{name}_next", T::Value::c_name()));
         let own = T::Value::at(T::Value::unwrapped(format!("FLASH_NEXT({name}, {index})")), true);
         // It begins as it is.
-        own.assign(&element::<T>(name, &index).read());
-        PhasedValue { name: name.into(), own }
+        own.assign(&element::<T>(&name, &index).read());
+        PhasedValue { name, own }
     }
 }
 
 impl<T: Number + AtomicElement> Stages<Scatter<'static, T>> for Device {
     type Value = ScatterValue<T>;
     fn argument(name: &str, _: bool) -> ScatterValue<T> {
-        array::<T>(name, "");
-        ScatterValue::of(name)
+        ScatterValue { name: array::<T>(name, ""), of: PhantomData }
     }
 }
 
@@ -161,7 +166,6 @@ impl<T: Number> Content for [T] {
 impl<A: ReduceAccess<Content: Content + 'static>, Op: 'static> Stages<Reduce<'static, A, Op>> for Device {
     type Value = AccumulatorValue<A::Content, Op>;
     fn argument(name: &str, _: bool) -> Self::Value {
-        array::<<A::Content as Content>::Element>(name, "");
-        AccumulatorValue::of(name)
+        AccumulatorValue { name: array::<<A::Content as Content>::Element>(name, ""), of: PhantomData }
     }
 }

@@ -14,6 +14,7 @@
 //! | `writer` | the text that is being written |
 //! | `value` | [`Stage`], from a type to what stands for its values; [`Value`]; [`Expr`] |
 //! | `number`, `aggregate` | the types: numbers, tuples, arrays |
+//! | `real` | [`Real`]: `f32` and `f64` in generic kernels |
 //! | `ops`, `control` | operators and methods, control flow |
 //! | `memory`, `shared`, `arguments` | the views of a kernel |
 //! | `implementation` | the finished text as an implementation |
@@ -25,6 +26,7 @@ mod implementation;
 mod memory;
 mod number;
 mod ops;
+mod real;
 mod shared;
 mod value;
 mod writer;
@@ -42,6 +44,7 @@ pub use ops::{
     Cast, FromBits, add, and, bit_and, bit_or, bit_xor, cast, constant, div, eq, ge, gt, le, literal, lt,
     mul, ne, neg, not, or, panics, rem, shl, shr, sub,
 };
+pub use real::Real;
 pub use shared::{AccumulatorValue, Combine, ScatterValue};
 pub use value::{Expr, Plain, Scalar, Stage, Value, Variable};
 

@@ -77,12 +77,8 @@ impl<C: ?Sized, Op> Clone for AccumulatorValue<C, Op> {
 }
 
 impl<C: ?Sized, Op> AccumulatorValue<C, Op> {
-    pub(super) fn of(name: &str) -> Self {
-        AccumulatorValue { name: name.into(), of: PhantomData }
-    }
-
     fn nothing() -> Self {
-        Self::of("")
+        AccumulatorValue { name: "".into(), of: PhantomData }
     }
 
     fn combine<T: Number>(&self, i: &Expr<usize>, value: &Expr<T>)
@@ -131,12 +127,8 @@ impl<T> Clone for ScatterValue<T> {
 }
 
 impl<T> ScatterValue<T> {
-    pub(super) fn of(name: &str) -> Self {
-        ScatterValue { name: name.into(), of: PhantomData }
-    }
-
     fn nothing() -> Self {
-        Self::of("")
+        ScatterValue { name: "".into(), of: PhantomData }
     }
 
     /// Number of elements.

@@ -1,8 +1,11 @@
 //! Kernels that are written once, each on the CPU, on the OpenCL devices and on the emulated CUDA driver: the
 //! texts that `#[kernel(devices)]` writes give what the functions on the CPU give.
 
+mod bodies;
 mod first;
 mod grids;
+mod meaning;
+mod numbers;
 
 use flash::RuntimeObj;
 use flash::prelude::*;
@@ -53,6 +56,22 @@ fn compare<T: PartialEq + std::fmt::Debug>(test: &str, program: impl Fn(&Runtime
         assert_eq!(found.len(), expected.len(), "{device}");
         for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
             assert_eq!(found, expected, "{device}: element {i}");
+        }
+    }
+}
+
+/// The same, up to a relative error: of functions whose results C and Rust do not fix to the last bit.
+fn close(test: &str, error: f64, program: impl Fn(&RuntimeObj) -> Vec<f64>) {
+    let expected = program(&cpu());
+    for (device, rt) in devices(test) {
+        let found = program(&rt);
+        assert_eq!(found.len(), expected.len(), "{device}");
+        for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let apart = (found - expected).abs();
+            assert!(
+                apart <= error * expected.abs().max(1.0),
+                "{device}: element {i}: expected {expected}, found {found}"
+            );
         }
     }
 }
