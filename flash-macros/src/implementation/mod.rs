@@ -38,7 +38,10 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
     let cfgs: Vec<_> =
         implementation.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
     let entries = lists.iter().map(|list| entry(&target, list, &name, &keys, core));
+    // Loops of devices count.
+    let counts = keys.devices.map(|_| quote!(#[allow(clippy::needless_range_loop)]));
     Ok(quote! {
+        #counts
         #implementation
         // An impl that is configured out registers nothing.
         #(#cfgs)*

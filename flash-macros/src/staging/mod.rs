@@ -95,7 +95,7 @@ pub fn of_item(
     let body = stager.block(&function.block);
     stager.errors.finish()?;
     Ok(quote! {
-        #[allow(unused, clippy::all, clippy::pedantic)]
+        #[allow(unused, non_shorthand_field_patterns, clippy::all, clippy::pedantic)]
         fn #name() -> #staging::Text {
             #staging::text(<#definition as #kernel::KernelDefinition>::NAME, || {
                 #(#bindings)*
@@ -153,13 +153,15 @@ pub fn kernel_fn(attribute: TokenStream, item: TokenStream, core: &TokenStream) 
     let (generics, where_clause) = (&sig.generics, &sig.generics.where_clause);
     let cfgs: Vec<_> = function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
     Ok(quote! {
+        // Loops of devices count.
+        #[allow(clippy::needless_range_loop)]
         #function
         #(#cfgs)*
         #[doc(hidden)]
         #[allow(non_camel_case_types, dead_code)]
         #vis struct #name {}
         #(#cfgs)*
-        #[allow(unused, clippy::all, clippy::pedantic)]
+        #[allow(unused, non_shorthand_field_patterns, clippy::all, clippy::pedantic)]
         impl #name {
             #[track_caller]
             #vis fn stage #generics (#(#inputs),*) -> #result #where_clause {

@@ -50,10 +50,12 @@ pub fn text(kernel: &str, body: impl FnOnce()) -> Text {
     let Writer { statements, mut parameters, messages, .. } = writer;
     parameters.push("FLASH_ARGS".to_owned());
     let parameters = parameters.join(", ");
+    let kernel_text =
+        indented(&format!("FLASH_KERNEL {ENTRY}({parameters}) {{\nFLASH_FOR_ITEMS {{\n{statements}}}\n}}\n"));
     let source = format!(
-        "/* Written by `#[kernel(devices)]` of {kernel}. */\n{HEAD}{errors}{TYPES}{FAULT}{definitions}\nFLASH_KERNEL {ENTRY}({parameters}) {{\nFLASH_FOR_ITEMS {{\n{statements}}}\n}}\n"
+        "/* Written by `#[kernel(devices)]` of {kernel}. */\n{HEAD}{errors}{TYPES}{FAULT}{definitions}\n{kernel_text}"
     );
-    Text { source: indented(&source), messages }
+    Text { source, messages }
 }
 
 /// With the indentation of its braces.

@@ -7,6 +7,7 @@ use super::writer::{block, captured, define, go_to_end, message};
 use std::panic::Location;
 
 /// A literal. Its type follows from its use, as in the kernel.
+#[inline(never)]
 pub fn literal<T: Scalar>(value: T) -> Expr<T> {
     value.constant()
 }
@@ -17,6 +18,7 @@ pub fn constant<T: super::Plain>(value: T) -> T::Value {
 }
 
 /// `a op b`, in the type that wraps.
+#[inline(never)]
 fn wrapped<T: Number>(a: &Expr<T>, operator: &str, b: &Expr<T>) -> Expr<T> {
     let (a, b) = (a.text(), b.text());
     Expr::value(match T::WRAPS {
@@ -61,6 +63,7 @@ pub fn rem<T: Number>(a: Expr<T>, b: Expr<T>) -> Expr<T> {
 
 /// A division of integers: by 0, and of the smallest by -1, it notes a fault and is 0.
 #[track_caller]
+#[inline(never)]
 fn quotient<T: Number>(name: &str, operator: &str, a: &Expr<T>, b: &Expr<T>) -> Expr<T> {
     if b.is_literal() {
         return Expr::value(format!("(({})({} {operator} {}))", T::C, a.text(), b.text()));
@@ -86,6 +89,7 @@ fn quotient<T: Number>(name: &str, operator: &str, a: &Expr<T>, b: &Expr<T>) -> 
 }
 
 /// `-a`.
+#[inline(never)]
 pub fn neg<T: Number>(a: Expr<T>) -> Expr<T> {
     let text = a.text();
     Expr::value(match T::WRAPS {
@@ -95,11 +99,13 @@ pub fn neg<T: Number>(a: Expr<T>) -> Expr<T> {
 }
 
 /// `!a`.
+#[inline(never)]
 pub fn not<T: Bits>(a: Expr<T>) -> Expr<T> {
     let operator = if T::C == bool::C { "!" } else { "~" };
     Expr::value(format!("(({})({operator}{}))", T::C, a.text()))
 }
 
+#[inline(never)]
 fn bitwise<T: Bits>(a: &Expr<T>, operator: &str, b: &Expr<T>) -> Expr<T> {
     Expr::value(format!("(({})({} {operator} {}))", T::C, a.text(), b.text()))
 }
@@ -119,6 +125,7 @@ pub fn bit_xor<T: Bits>(a: Expr<T>, b: Expr<T>) -> Expr<T> {
     bitwise(&a, "^", &b)
 }
 
+#[inline(never)]
 fn shifted<T: Integer, U: Integer>(a: &Expr<T>, operator: &str, by: &Expr<U>, through: &str) -> Expr<T> {
     let mask = T::BITS - 1;
     Expr::value(format!("(({})(({through}){} {operator} ((int){} & {mask})))", T::C, a.text(), by.text()))
@@ -134,6 +141,7 @@ pub fn shr<T: Integer, U: Integer>(a: Expr<T>, by: Expr<U>) -> Expr<T> {
     shifted(&a, ">>", &by, T::C)
 }
 
+#[inline(never)]
 fn compared<T: Scalar>(a: &Expr<T>, operator: &str, b: &Expr<T>) -> Expr<bool> {
     Expr::value(format!("({} {operator} {})", a.text(), b.text()))
 }
@@ -228,6 +236,7 @@ impl Cast for bool {
 }
 
 /// `a as To`: from a float to an integer it saturates, and NaN is 0.
+#[inline(never)]
 pub fn cast<From: Cast, To: Cast>(a: Expr<From>) -> Expr<To> {
     let text = a.text();
     let Some([least, most]) = To::range().filter(|_| From::IS_FLOAT && !To::IS_FLOAT) else {
@@ -249,10 +258,12 @@ pub fn cast<From: Cast, To: Cast>(a: Expr<From>) -> Expr<To> {
 
 /// Methods of numbers, by their names in Rust.
 impl<T: Number> Expr<T> {
+    #[inline(never)]
     fn call1(&self, function: &str) -> Expr<T> {
         Expr::value(format!("{function}({})", self.text()))
     }
 
+    #[inline(never)]
     fn call2(&self, function: &str, other: &Expr<T>) -> Expr<T> {
         Expr::value(format!("{function}({}, {})", self.text(), other.text()))
     }
@@ -267,6 +278,7 @@ impl<T: Number> Expr<T> {
         self.either(">", "fmax", other)
     }
 
+    #[inline(never)]
     fn either(&self, operator: &str, function: &str, other: Expr<T>) -> Expr<T> {
         if T::WRAPS.is_none() {
             return self.call2(function, &other);

@@ -1,6 +1,6 @@
 //! Values of a staged kernel: [`Expr`], a number in the text, and what is made of numbers.
 
-use super::writer::{name, say};
+use super::writer::{Piece, name, say};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -58,18 +58,21 @@ pub trait Value: Clone + 'static {
     }
 }
 
-/// A number or a `bool` of the text.
+/// A number or a `bool` of the text. It is small and plain, so that a second function is little code.
 pub struct Expr<T> {
-    text: Rc<str>,
+    text: Piece,
     place: bool,
     of: PhantomData<T>,
 }
 
 impl<T> Clone for Expr<T> {
+    #[inline]
     fn clone(&self) -> Self {
-        Expr { text: self.text.clone(), place: self.place, of: PhantomData }
+        *self
     }
 }
+
+impl<T> Copy for Expr<T> {}
 
 /// A type of one C variable.
 pub trait Scalar: Plain + Stage<Value = Expr<Self>> {
@@ -81,66 +84,74 @@ pub trait Scalar: Plain + Stage<Value = Expr<Self>> {
 
 impl<T: Scalar> Expr<T> {
     /// A value that does not change.
+    #[inline(never)]
     pub(super) fn value(text: impl AsRef<str>) -> Expr<T> {
-        Expr { text: text.as_ref().into(), place: false, of: PhantomData }
+        Expr { text: Piece::new(text.as_ref()), place: false, of: PhantomData }
     }
 
     /// The text of its place.
     pub(super) fn path(&self) -> Rc<str> {
-        self.text.clone()
+        self.text.get()
     }
 
     /// The text of its value now.
     pub(super) fn text(&self) -> Rc<str> {
-        self.read().text
+        self.read().text.get()
     }
 
     /// True if it is a literal other than 0.
     pub(super) fn is_literal(&self) -> bool {
-        let digits = self.text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let text = self.text.get();
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         !self.place && digits.parse::<u64>().is_ok_and(|value| value != 0)
     }
 
     /// Its value, if it is a literal.
     pub(super) fn as_index(&self) -> Option<usize> {
-        (!self.place).then(|| self.text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok())?
+        (!self.place)
+            .then(|| self.text.get().trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok())?
     }
 }
 
 impl<T: Scalar> Value for Expr<T> {
+    #[inline(never)]
     fn read(&self) -> Self {
         match self.place {
-            false => self.clone(),
-            true => Expr::<T>::value(&self.text).named_always("t"),
+            false => *self,
+            true => Expr::<T>::value(self.text.get()).named_always("t"),
         }
     }
 
+    #[inline(never)]
     fn named(self, hint: &str) -> Self {
         let simple = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-        match !self.place && self.text.chars().all(simple) {
+        match !self.place && self.text.get().chars().all(simple) {
             true => self,
             false => self.named_always(hint),
         }
     }
 
+    #[inline(never)]
     fn variable(self, hint: &str) -> Self {
-        if self.text.is_empty() {
+        if self.text.get().is_empty() {
             return Self::unset(hint);
         }
         let name = name(hint);
-        say(&format!("{} = {};", Self::declaration(&name), self.text));
+        say(&format!("{} = {};", Self::declaration(&name), self.text.get()));
         Self::at(name, true)
     }
 
+    #[inline(never)]
     fn unset(hint: &str) -> Self {
         let name = name(hint);
         say(&format!("{} = 0;", Self::declaration(&name)));
         Self::at(name, true)
     }
 
+    #[inline(never)]
     fn assign(&self, from: &Self) {
-        if !from.text.is_empty() {
-            say(&format!("{} = {};", self.text, from.text));
+        if !from.text.get().is_empty() {
+            say(&format!("{} = {};", self.text.get(), from.text.get()));
         }
     }
 
@@ -149,19 +160,25 @@ impl<T: Scalar> Value for Expr<T> {
     }
 
     fn select(condition: &Expr<bool>, then: &Self, otherwise: &Self) -> Option<Self> {
-        let there = !then.text.is_empty() && !otherwise.text.is_empty();
-        (there && !then.place && !otherwise.place)
-            .then(|| Expr::value(format!("({} ? {} : {})", condition.text, then.text, otherwise.text)))
+        let there = !then.text.get().is_empty() && !otherwise.text.get().is_empty();
+        (there && !then.place && !otherwise.place).then(|| {
+            Expr::value(format!(
+                "({} ? {} : {})",
+                condition.text.get(),
+                then.text.get(),
+                otherwise.text.get()
+            ))
+        })
     }
 }
 
 impl<T: Scalar> Expr<T> {
     fn named_always(self, hint: &str) -> Self {
-        if self.text.is_empty() {
+        if self.text.get().is_empty() {
             return self;
         }
         let name = name(hint);
-        say(&format!("const {} = {};", Self::declaration(&name), self.text));
+        say(&format!("const {} = {};", Self::declaration(&name), self.text.get()));
         Expr::value(name)
     }
 
@@ -179,6 +196,6 @@ impl<T: Scalar> Variable for Expr<T> {
         T::C.to_owned()
     }
     fn at(path: String, place: bool) -> Self {
-        Expr { text: path.into(), place, of: PhantomData }
+        Expr { text: Piece::new(&path), place, of: PhantomData }
     }
 }

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::Location;
+use std::rc::Rc;
 
 /// Calls of functions inside each other. A text has no recursion.
 const MOST_FRAMES: usize = 64;
@@ -24,6 +25,24 @@ pub(super) struct Writer {
     /// Functions that are being written, the kernel first.
     frames: Vec<Frame>,
     names: usize,
+    pieces: Vec<Rc<str>>,
+}
+
+/// A piece of text, by its number in this thread's text.
+#[derive(Clone, Copy)]
+pub(super) struct Piece(u32);
+
+impl Piece {
+    pub fn new(text: &str) -> Piece {
+        with(|writer| {
+            writer.pieces.push(text.into());
+            Piece((writer.pieces.len() - 1) as u32)
+        })
+    }
+
+    pub fn get(self) -> Rc<str> {
+        with(|writer| writer.pieces.get(self.0 as usize).cloned()).unwrap_or_else(|| "".into())
+    }
 }
 
 /// A function: the label behind it, to which a `return` goes.

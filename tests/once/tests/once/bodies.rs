@@ -1,8 +1,8 @@
 //! Kernels of points, particles and matrices.
 
-use super::{close, compare};
 use flash::kernel::prelude::*;
 use flash::prelude::*;
+use flash_tests_once::{close, compare};
 
 fn points(n: usize) -> Vec<[f32; 3]> {
     let at = |i: usize, by: usize| ((i * by) % 97) as f32 / 97.0;

@@ -1,8 +1,8 @@
 //! The first kernels of a user.
 
-use super::{cpu, devices};
 use flash::kernel::prelude::*;
 use flash::prelude::*;
+use flash_tests_once::{cpu, devices};
 
 /// `y = a * x + y`.
 #[derive(KernelDefinition)]

@@ -1,8 +1,8 @@
 //! Stencils: each cell from its neighbours.
 
-use super::compare;
 use flash::kernel::prelude::*;
 use flash::prelude::*;
+use flash_tests_once::compare;
 
 /// A step of the heat equation; the border is not launched.
 #[derive(KernelDefinition)]

@@ -1,8 +1,8 @@
 //! What the operations mean: integers wrap, shifts are masked, `as` saturates, faults fail the launch.
 
-use super::{compare, cpu, devices};
 use flash::kernel::prelude::*;
 use flash::prelude::*;
+use flash_tests_once::{compare, cpu, devices};
 
 /// Operations of one type of integer, of two numbers: in wrapping forms, which the CPU has, too.
 macro_rules! integers {

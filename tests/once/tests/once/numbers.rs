@@ -1,8 +1,8 @@
 //! Kernels of numbers: loops, branches, functions.
 
-use super::{close, compare};
 use flash::kernel::prelude::*;
 use flash::prelude::*;
+use flash_tests_once::{close, compare};
 
 /// Iterations of `z = z * z + c` until `z` leaves the circle of radius 2.
 #[derive(KernelDefinition)]
