@@ -1,7 +1,7 @@
 //! Expressions: as values, as places, and jumps.
 
 use super::Stager;
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
@@ -44,6 +44,11 @@ pub(super) fn unparenthesised(expression: &Expr) -> &Expr {
     }
 }
 
+/// A variable of the second function alone: no name of the kernel's is it.
+pub(super) fn own(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
 /// Whether an expression never has a value.
 pub(super) fn diverges(expression: &Expr) -> bool {
     match unparenthesised(expression) {
@@ -74,6 +79,10 @@ impl Stager<'_> {
             }
             Expr::Path(_) | Expr::Field(_) | Expr::Index(_) => {
                 let place = self.place(expression);
+                if self.scope.is_lent(expression) {
+                    // A reference is the place itself, also where it is passed on.
+                    return quote_spanned!(span=> ::core::clone::Clone::clone(&#place));
+                }
                 match self.is_constant(expression) {
                     true => place,
                     false => quote_spanned!(span=> #staging::Value::read(&#place)),
@@ -100,7 +109,8 @@ impl Stager<'_> {
                 }
                 _ => {
                     let (place, value) = (self.place(&assign.left), self.value(&assign.right));
-                    quote_spanned!(span=> { let value = #value; #staging::Value::assign(&#place, &value) })
+                    let own = own("value");
+                    quote_spanned!(span=> { let #own = #value; #staging::Value::assign(&#place, &#own) })
                 }
             },
             Expr::Cast(cast) => {
@@ -203,9 +213,9 @@ impl Stager<'_> {
         }
     }
 
-    fn call_of(&mut self, span: proc_macro2::Span, function: &str, arguments: &[&Expr]) -> TokenStream {
+    fn call_of(&mut self, span: Span, function: &str, arguments: &[&Expr]) -> TokenStream {
         let staging = self.staging;
-        let function = syn::Ident::new(function, span);
+        let function = Ident::new(function, span);
         let arguments: Vec<TokenStream> = arguments.iter().map(|argument| self.value(argument)).collect();
         quote_spanned!(span=> #staging::#function(#(#arguments),*))
     }
@@ -250,12 +260,13 @@ impl Stager<'_> {
         if !assigns {
             return self.call_of(span, name, &[left, right]);
         }
-        let function = syn::Ident::new(name, span);
+        let function = Ident::new(name, span);
         let (value, place) = (self.value(right), self.place(left));
+        let (by, to) = (own("by"), own("to"));
         quote_spanned! {span=> {
-            let value = #value;
-            let place = ::core::clone::Clone::clone(&#place);
-            #staging::Value::assign(&place, &#staging::#function(#staging::Value::read(&place), value))
+            let #by = #value;
+            let #to = ::core::clone::Clone::clone(&#place);
+            #staging::Value::assign(&#to, &#staging::#function(#staging::Value::read(&#to), #by))
         }}
     }
 
@@ -314,17 +325,21 @@ impl Stager<'_> {
             _ => "i".to_owned(),
         };
         self.scope.enter();
-        let binding = self.binding(&repeated.pat, None, quote!(item), false);
+        let item = own("item");
+        let binding = self.binding(&repeated.pat, None, quote!(#item), false);
         let body = self.unit_block(&repeated.body);
         self.scope.leave();
-        let body = quote!(|item| { #binding #body });
+        let body = quote!(|#item| { #binding #body });
         let span = repeated.for_token.span();
         match (steps, array) {
             (Some(steps), _) => quote_spanned!(span=> #staging::for_loop(#steps, #hint, #body)),
-            (None, array) => quote_spanned! {span=> {
-                let array = ::core::clone::Clone::clone(&#array);
-                #staging::for_each(&array, array.len(), #hint, #body)
-            }},
+            (None, array) => {
+                let own = own("array");
+                quote_spanned! {span=> {
+                    let #own = ::core::clone::Clone::clone(&#array);
+                    #staging::for_each(&#own, #own.len(), #hint, #body)
+                }}
+            }
         }
     }
 
@@ -366,7 +381,8 @@ impl Stager<'_> {
                 "from" | "of" => quote_spanned!(call.span()=> #staging::cast::<_, #ty>(#first)),
                 "from_bits" => quote_spanned!(call.span()=> <#ty as #staging::FromBits>::from_bits(#first)),
                 _ => {
-                    quote_spanned!(call.span()=> { let first: #staging::Of<#ty> = #first; first.#name(#(#rest),*) })
+                    let own = own("first");
+                    quote_spanned!(call.span()=> { let #own: #staging::Of<#ty> = #first; #own.#name(#(#rest),*) })
                 }
             };
         }

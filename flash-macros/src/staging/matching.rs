@@ -1,8 +1,9 @@
 //! `match` on numbers, `bool` and tuples of them: a chain of `if`.
 
 use super::Stager;
+use super::expression::own;
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Arm, Expr, ExprMatch, ExprRange, Index, Pat, RangeLimits};
 
@@ -10,7 +11,7 @@ impl Stager<'_> {
     pub(super) fn matched(&mut self, expression: &ExprMatch) -> TokenStream {
         let staging = self.staging;
         let value = self.value(&expression.expr);
-        let matched = quote_spanned!(expression.expr.span()=> matched);
+        let matched = own("matched").into_token_stream();
         let chain = self.arms(&expression.arms, &matched);
         quote_spanned! {expression.span()=> {
             let #matched = #staging::Value::named(#value, "m");

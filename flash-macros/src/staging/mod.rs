@@ -186,12 +186,13 @@ pub fn entries(
 ) -> TokenStream {
     let kernel = quote!(#core::kernel);
     let texts: Vec<_> = attributes.iter().map(|(key, value)| quote!((#key, #value))).collect();
-    let entries = ["opencl", "cuda"].map(|target| {
+    // Sums and products are rounded as they are written: in OpenCL C a pragma says so.
+    let entries = [("opencl", ""), ("cuda", "--fmad=false")].map(|(target, options)| {
         quote! {
             #core::__private::inventory::submit! {
                 #kernel::ImplementationEntry {
                     build: || #kernel::staging::staged_implementation::<#definition>(
-                        #target, #name, #priority, ::core::file!(), &[#(#texts),*], #text,
+                        #target, #name, #priority, ::core::file!(), &[("build_options", #options), #(#texts),*], #text,
                     ),
                     module: ::core::module_path!(),
                 }

@@ -3,10 +3,19 @@
 use std::collections::HashSet;
 use syn::{Expr, Ident};
 
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Value,
+    /// A reference: the place that it is to.
+    Lent,
+    Closure,
+}
+
 /// The variables that are visible.
 #[derive(Default)]
 pub struct Scope {
-    blocks: Vec<Vec<(String, bool)>>,
+    blocks: Vec<Vec<(String, Kind)>>,
     /// The function's type parameters.
     pub types: HashSet<String>,
 }
@@ -24,37 +33,47 @@ impl Scope {
 
     /// Adds a variable.
     pub fn add(&mut self, name: &Ident) {
-        self.insert(name, false);
+        self.insert(name, Kind::Value);
     }
 
     /// Adds a variable that is a closure.
     pub fn add_closure(&mut self, name: &Ident) {
-        self.insert(name, true);
+        self.insert(name, Kind::Closure);
     }
 
-    fn insert(&mut self, name: &Ident, closure: bool) {
+    /// Adds a reference.
+    pub fn lend(&mut self, name: &Ident) {
+        self.insert(name, Kind::Lent);
+    }
+
+    fn insert(&mut self, name: &Ident, kind: Kind) {
         if self.blocks.is_empty() {
             self.enter();
         }
         if let Some(block) = self.blocks.last_mut() {
-            block.push((name.to_string(), closure));
+            block.push((name.to_string(), kind));
         }
     }
 
-    /// Whether a name is a variable, and whether that is a closure.
-    fn find(&self, name: &Ident) -> Option<bool> {
+    /// What a name stands for, if it is a variable.
+    fn find(&self, name: &Ident) -> Option<Kind> {
         let mut names = self.blocks.iter().rev().flat_map(|block| block.iter().rev());
-        names.find(|(known, _)| name == known).map(|(_, closure)| *closure)
+        names.find(|(known, _)| name == known).map(|(_, kind)| *kind)
     }
 
     /// The variable that an expression names.
     pub fn variable<'e>(&self, expression: &'e Expr) -> Option<&'e Ident> {
-        name(expression).filter(|name| self.find(name) == Some(false))
+        name(expression).filter(|name| matches!(self.find(name), Some(Kind::Value | Kind::Lent)))
+    }
+
+    /// Whether an expression names a reference.
+    pub fn is_lent(&self, expression: &Expr) -> bool {
+        name(expression).is_some_and(|name| self.find(name) == Some(Kind::Lent))
     }
 
     /// The closure that an expression names.
     pub fn closure<'e>(&self, expression: &'e Expr) -> Option<&'e Ident> {
-        name(expression).filter(|name| self.find(name) == Some(true))
+        name(expression).filter(|name| self.find(name) == Some(Kind::Closure))
     }
 }
 

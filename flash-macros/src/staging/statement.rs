@@ -87,8 +87,9 @@ impl Stager<'_> {
         };
         let Some(init) = &local.init else {
             let staging = self.staging;
-            let value = quote!(#staging::Value::unset("v"));
-            return self.binding(pattern, ty, value, true);
+            let names = self.pattern(pattern);
+            let ty = ty.map(|ty| self.of(ty)).map(|ty| quote!(: #ty));
+            return quote!(let #names #ty = #staging::Value::unset("v"););
         };
         if let Some((_, otherwise)) = &init.diverge {
             return self.refuse(otherwise, "write an `if` instead of `let .. else`");
@@ -100,7 +101,8 @@ impl Stager<'_> {
             return quote!(let #name = #closure;);
         }
         // A reference stays the place that it is to.
-        let lent = matches!(unparenthesised(&init.expr), Expr::Reference(_));
+        let init_expr = unparenthesised(&init.expr);
+        let lent = matches!(init_expr, Expr::Reference(_)) || self.scope.is_lent(init_expr);
         let value = self.value(&init.expr);
         self.binding(pattern, ty, value, lent)
     }
@@ -151,6 +153,9 @@ impl Stager<'_> {
             };
         }
         let names = self.pattern(pattern);
+        if let (true, Pat::Ident(name)) = (as_is, pattern) {
+            self.scope.lend(&name.ident);
+        }
         quote_spanned!(pattern.span()=> let #names #ty = #value;)
     }
 

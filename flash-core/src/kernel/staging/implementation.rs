@@ -91,9 +91,8 @@ pub fn staged_implementation<D: KernelDefinition>(
 ) -> &'static abi::Implementation {
     let Text { source, messages } = text();
     let source: &'static str = source.leak();
-    let options = if target == "cuda" { "--fmad=false" } else { "" };
     let mut texts = texts.to_vec();
-    texts.extend([("entry", ENTRY), ("build_options", options)]);
+    texts.push(("entry", ENTRY));
     device_implementation::<D>(&DeviceCode {
         target,
         name,

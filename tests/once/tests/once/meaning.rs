@@ -349,3 +349,65 @@ fn faults_fail_the_launch() {
         run(&cpu(), kind).expect_err("a fault");
     }
 }
+
+/// Names of the kernel's that the second function has, too, references that are passed on, and a variable that
+/// is set later.
+#[derive(KernelDefinition)]
+#[kernel(name = "once.names", dims(i))]
+struct Names<'a> {
+    float: i32,
+    double: Whole<'a, Read<i32>>,
+    kernel: Item<'a, Write<[i32; 4]>>,
+}
+
+struct NamesOnce;
+
+#[kernel_fn]
+fn add_to(sum: &mut i32, by: i32) {
+    *sum += by;
+}
+
+#[kernel_fn]
+fn add_twice(to: &mut i32, by: i32) {
+    add_to(to, by);
+    let again = to;
+    add_to(again, by);
+}
+
+#[kernel(devices)]
+impl CpuItem<Names<'_>> for NamesOnce {
+    fn item(ix: Index<1>, k: NamesItem<'_>) {
+        let (mut value, mut by) = (1, k.float);
+        let mut item = (value, by);
+        value += by;
+        by += value;
+        item.0 += by * value;
+        let matched = k.double[ix[0]];
+        let first = match matched {
+            3 => matched * 2,
+            other => other + matched,
+        };
+        let int;
+        if first > 4 {
+            int = first;
+        } else {
+            int = -first;
+        }
+        let mut array = [0; 2];
+        add_twice(&mut array[1], int);
+        for item in array {
+            value += item;
+        }
+        k.kernel.set([value, by, item.0, array[1]]);
+    }
+}
+
+#[test]
+fn names() {
+    compare("meaning::names", |rt| {
+        let double = (0..6).collect::<Vec<i32>>();
+        let kernel = FlashMemory::from(vec![[0_i32; 4]; 6]);
+        rt.submit(Names::of(7, &double[..], &kernel)).exec([6]).unwrap();
+        kernel.read().unwrap().to_vec()
+    });
+}
