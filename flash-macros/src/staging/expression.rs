@@ -35,6 +35,8 @@ const OF_ITERATORS: &[&str] = &[
     "cloned",
 ];
 
+const NO_OPTION: &str = "there is no `Option` or `Result`: use a value that stands for none";
+
 /// The expression inside parentheses and invisible groups.
 pub(super) fn unparenthesised(expression: &Expr) -> &Expr {
     match expression {
@@ -161,7 +163,7 @@ impl Stager<'_> {
             Expr::Closure(closure) => self.refuse(closure, "give the closure a name by `let`, and call it"),
             Expr::Unsafe(block) => self.refuse(block, "kernels for devices are safe code: write a `Scatter`, or a kernel in C"),
             Expr::Let(condition) => self.refuse(condition, "compare numbers with `if` or `match`"),
-            Expr::Try(attempt) => self.refuse(attempt, "there is no `Option` or `Result`: use a value that stands for none"),
+            Expr::Try(attempt) => self.refuse(attempt, NO_OPTION),
             other => self.refuse(other, "numbers, tuples, arrays, structs, `if`, `match`, loops and functions with `#[kernel_fn]` have one"),
         }
     }
@@ -389,6 +391,9 @@ impl Stager<'_> {
         let Some(last) = function.path.segments.last().filter(|_| function.qself.is_none()) else {
             return self.refuse(function, "call a function with `#[kernel_fn]` by its path");
         };
+        if ["Some", "Ok", "Err"].iter().any(|name| last.ident == name) {
+            return self.refuse(function, NO_OPTION);
+        }
         if last.ident.to_string().starts_with(char::is_uppercase) {
             return self.refuse(function, "a struct of a kernel has named fields: write `Type { x: .. }`");
         }
