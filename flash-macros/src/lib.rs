@@ -143,8 +143,8 @@ pub fn element(input: TokenStream) -> TokenStream {
     finish(core_path::core().and_then(|core| element::derive(input.into(), &core)))
 }
 
-/// Lets kernels with `#[kernel(devices)]` use a struct: its fields are numbers, `bool`, arrays, tuples or other
-/// such structs.
+/// Lets kernels with `#[kernel(devices)]` use a struct: its fields are numbers, `bool`, arrays, tuples or
+/// other such structs.
 ///
 /// ```text
 /// #[derive(Clone, Copy, Staged)]

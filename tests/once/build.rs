@@ -1,13 +1,13 @@
-//! Writes functions of random statements, with a fixed seed: `tests/once/random.rs` compares what they give on
-//! the CPU and on devices, bit for bit.
+//! Writes functions of random statements, with a fixed seed: `tests/random.rs` compares what they give on the
+//! CPU and on devices, bit for bit.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, io};
 
 /// Kernels, and functions of each.
-const KERNELS: usize = 2;
-const FUNCTIONS: usize = 12;
+const KERNELS: usize = 3;
+const FUNCTIONS: usize = 20;
 
 /// The types of variables, and literals of each.
 const TYPES: [(&str, [&str; 4]); 8] = [

@@ -48,8 +48,8 @@ pub struct KernelSpec {
     pub(super) strides: bool,
     /// Whether `FLASH_AT` checks its index: `with_checks`.
     pub check_bounds: bool,
-    /// Attribute `checked`: it is always so. Its text may note faults of its own, and its table has the strides
-    /// of the arrays' axes.
+    /// Attribute `checked`: it is always so. Its text may note faults of its own, and its table has the
+    /// strides of the arrays' axes.
     pub checked: bool,
     /// Attribute `messages`: what the faults of its own say, by their numbers.
     pub(super) messages: Vec<String>,

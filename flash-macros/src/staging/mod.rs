@@ -105,8 +105,8 @@ pub fn of_item(
     })
 }
 
-/// `#[kernel_fn]`: the function as written, and a type of its name whose function `stage` is the second one. A
-/// `use` of the function brings both.
+/// `#[kernel_fn]`: the function as written, and a type of its name whose function `stage` is the second one.
+/// A `use` of the function brings both.
 pub fn kernel_fn(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
     if !attribute.is_empty() {
         return Err(Error::new_spanned(attribute, "write `#[kernel_fn]`, without more"));

@@ -1,5 +1,5 @@
-//! Kernels that are written once, see `tests`: what they give on devices is compared with what they give on the
-//! CPU.
+//! Kernels that are written once, see `tests`: what they give on devices is compared with what they give on
+//! the CPU.
 
 use flash::RuntimeObj;
 use flash::prelude::*;

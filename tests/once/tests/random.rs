@@ -59,11 +59,11 @@ fn random_functions_have_the_same_bits() {
     use functions::*;
     let values = values();
     compare("random_functions_have_the_same_bits", |rt| {
-        [Random0Once::run(rt, &values), Random1Once::run(rt, &values)].concat()
+        [Random0Once::run(rt, &values), Random1Once::run(rt, &values), Random2Once::run(rt, &values)].concat()
     });
 }
 
-#[allow(clippy::all, clippy::pedantic, unused, unused_parens, overflowing_literals)]
+#[allow(clippy::all, clippy::pedantic, unused, unused_parens, unused_comparisons)]
 mod functions {
     use super::*;
     include!(concat!(env!("OUT_DIR"), "/random.rs"));

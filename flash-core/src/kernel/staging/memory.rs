@@ -59,7 +59,7 @@ pub fn work_item<const N: usize>() -> IndexValue<N> {
 impl<const N: usize> IndexValue<N> {
     /// All values, dimension 0 first.
     pub fn values(&self) -> ArrayValue<Expr<usize>, N> {
-        ArrayValue::list(self.0.clone())
+        ArrayValue::list(self.0)
     }
 }
 
@@ -68,7 +68,7 @@ impl<const N: usize> Indexed for IndexValue<N> {
     #[track_caller]
     fn element(&self, index: Expr<usize>) -> Expr<usize> {
         match index.as_index().filter(|i| *i < N) {
-            Some(i) => self.0[i].clone(),
+            Some(i) => self.0[i],
             None => self.values().element(index),
         }
     }

@@ -301,7 +301,7 @@ impl<T: Number> Expr<T> {
             return self.call1("fabs");
         }
         let a = self.read().named("a");
-        let negative = neg(a.clone());
+        let negative = neg(a);
         Expr::value(format!("({a} < 0 ? {} : {a})", negative.text(), a = a.text()))
     }
 }
@@ -431,14 +431,14 @@ macro_rules! unsigned {
             /// `self - other`, at least 0.
             pub fn saturating_sub(&self, other: Expr<$type>) -> Expr<$type> {
                 let (a, b) = (self.read().named("a"), other.read().named("b"));
-                let difference = sub(a.clone(), b.clone());
+                let difference = sub(a, b);
                 Expr::value(format!("({} > {} ? {} : 0)", a.text(), b.text(), difference.text()))
             }
 
             /// The distance of both.
             pub fn abs_diff(&self, other: Expr<$type>) -> Expr<$type> {
                 let (a, b) = (self.read().named("a"), other.read().named("b"));
-                let (up, down) = (sub(b.clone(), a.clone()), sub(a.clone(), b.clone()));
+                let (up, down) = (sub(b, a), sub(a, b));
                 Expr::value(format!("({} < {} ? {} : {})", a.text(), b.text(), up.text(), down.text()))
             }
         }

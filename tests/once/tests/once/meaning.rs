@@ -350,8 +350,8 @@ fn faults_fail_the_launch() {
     }
 }
 
-/// Names of the kernel's that the second function has, too, references that are passed on, and a variable that
-/// is set later.
+/// Names of the kernel's that the second function has, too, references that are passed on, and a variable
+/// that is set later.
 #[derive(KernelDefinition)]
 #[kernel(name = "once.names", dims(i))]
 struct Names<'a> {
@@ -375,6 +375,7 @@ fn add_twice(to: &mut i32, by: i32) {
 }
 
 #[kernel(devices)]
+#[allow(clippy::needless_late_init)]
 impl CpuItem<Names<'_>> for NamesOnce {
     fn item(ix: Index<1>, k: NamesItem<'_>) {
         let (mut value, mut by) = (1, k.float);
