@@ -5,6 +5,7 @@ mod compare;
 mod conformance;
 mod diff;
 mod doctor;
+mod kernels;
 mod list;
 mod look;
 mod replay;
@@ -32,6 +33,7 @@ Examples:
   flash doctor                                 is this installation in order, and what to do if it is not?
   flash list                                   what there is, and why something is not usable
   flash list --json | jq '.backends[].key'     the same for programs
+  flash kernels --text nbody.accelerate        the text of a kernel, as devices compile it
   flash topology --svg machine.svg             processors, caches, memories, devices: text and a picture
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
   flash run -n 4 -- nbody --runtime RANK       a program with the devices of three processes beside it
@@ -129,6 +131,17 @@ enum Command {
         /// This is the child process that looks at a file.
         #[arg(long, hide = true, value_name = "FILE")]
         worker: Option<OsString>,
+    },
+    /// Show the text of a kernel, as the devices of OpenCL and CUDA compile it.
+    ///
+    /// The one that was written for it, or that `#[kernel(devices)]` has made of its function in Rust; for
+    /// each kind of device and each set of element types. Loads every plugin.
+    ///
+    /// Exit status 1 if there is no such text.
+    Kernels {
+        /// The kernel's name, such as nbody.accelerate, or its end.
+        #[arg(long, value_name = "NAME")]
+        text: String,
     },
     /// Show what this machine consists of: processors, caches, memories, devices and links.
     ///
@@ -304,6 +317,7 @@ fn main() -> ExitCode {
         Command::List { json, all, time_limit, .. } => {
             list::run(json, all, time_limit).and_then(|text| print(&text)).map(|()| true)
         }
+        Command::Kernels { text } => kernels::run(&text).and_then(|text| print(&text)).map(|()| true),
         Command::Topology { json, svg, with, needs, time_limit } => {
             let question = topology::Question { json, svg, with, needs, limit: time_limit };
             topology::run(&question).and_then(|(text, met)| print(&text).map(|()| met))

@@ -279,5 +279,6 @@ fn source<D: KernelDefinition>(
         texts: &[("requires", requires)],
         numbers: &[],
         flags: &[&["cooperating"], flags].concat(),
+        messages: &[],
     })
 }

@@ -13,6 +13,7 @@ mod element;
 mod errors;
 mod implementation;
 mod keys;
+mod staging;
 mod tokens;
 
 use proc_macro::TokenStream;
@@ -142,6 +143,21 @@ pub fn element(input: TokenStream) -> TokenStream {
     finish(core_path::core().and_then(|core| element::derive(input.into(), &core)))
 }
 
+/// Lets kernels with `#[kernel(devices)]` use a struct: its fields are numbers, `bool`, arrays, tuples or
+/// other such structs.
+///
+/// ```text
+/// #[derive(Clone, Copy, Staged)]
+/// struct Complex {
+///     re: f32,
+///     im: f32,
+/// }
+/// ```
+#[proc_macro_derive(Staged)]
+pub fn staged(input: TokenStream) -> TokenStream {
+    finish(core_path::core().and_then(|core| staging::structure::derive(input.into(), &core)))
+}
+
 /// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>`, or
 /// `unsafe impl DeviceFunction<..>`, for a unit struct. The impl itself stays as written.
 ///
@@ -156,6 +172,7 @@ pub fn element(input: TokenStream) -> TokenStream {
 ///
 /// | key | meaning |
 /// |---|---|
+/// | `devices` | of a `CpuItem`: its body is written for OpenCL and CUDA, too |
 /// | `for(f32, f64)` | the element types to register, for an impl with a type parameter |
 /// | `target = "my-isa"` | the kind of device; default: `cpu` |
 /// | `priority = 10` | the highest wins among implementations that fit; default 0 |
@@ -188,6 +205,30 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
+/// A function that kernels with `#[kernel(devices)]` call: besides the function it makes the one that writes
+/// its text, so that `use` of the function brings both.
+///
+/// ```text
+/// #[kernel_fn]
+/// fn square(x: f32) -> f32 {
+///     x * x
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn kernel_fn(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let item = Tokens::from(item);
+    let expanded =
+        core_path::core().and_then(|core| staging::kernel_fn(attribute.into(), item.clone(), &core));
+    expanded
+        .unwrap_or_else(|error| {
+            let mut tokens = error.into_compile_error();
+            // The function stays, so that no other error follows.
+            tokens.extend(item);
+            tokens
+        })
+        .into()
+}
+
 /// Links a backend into the program or plugin: `register_backend!(MyBackend);`.
 #[proc_macro]
 pub fn register_backend(input: TokenStream) -> TokenStream {
@@ -203,6 +244,11 @@ pub fn register_backend(input: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn export_plugin(input: TokenStream) -> TokenStream {
     finish(core_path::backend().and_then(|path| backend::export(input.into(), &path)))
+}
+
+/// A name of the program's in texts.
+fn definition_name(ident: &syn::Ident) -> String {
+    syn::ext::IdentExt::unraw(ident).to_string()
 }
 
 fn finish(expanded: syn::Result<Tokens>) -> TokenStream {

@@ -11,6 +11,7 @@ fn main() -> io::Result<()> {
         "README.md",
         "docs/start.md",
         "docs/devices.md",
+        "docs/kernels-once.md",
         "docs/opencl.md",
         "docs/cuda.md",
         "docs/tasks.md",

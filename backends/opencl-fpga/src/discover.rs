@@ -6,7 +6,7 @@ use flash_backend::offload::ProgramCache;
 use flash_backend::{Class, DeviceInfo, Failure, HostSettings, Unavailable, physical_cpus};
 use opencl3::device::{
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
-    CL_DEVICE_TYPE_GPU, Device,
+    CL_DEVICE_TYPE_GPU, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT, Device,
 };
 use opencl3::error_codes::{
     CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED,
@@ -50,6 +50,8 @@ pub(crate) struct Found {
     pub check_bounds: bool,
     /// Its compiler takes the option with which it tells of parameters.
     pub tells_parameters: bool,
+    /// Its compiler can round `/` and `sqrt` of `float` correctly.
+    pub rounds_divisions: bool,
 }
 
 /// The devices of a backend: FPGAs, or all others.
@@ -159,9 +161,21 @@ fn look_at(
     };
     let platform_version = platform.version().unwrap_or_default();
     let tells_parameters = since_1_2(&version);
+    let rounds_divisions =
+        device.single_fp_config().is_ok_and(|config| config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0);
     let driver = format!("{platform_name} {platform_version} / {version} / {driver}");
     let platform = platform_name.to_owned();
-    Ok(Found { device, info, limits, platform, extensions, driver, check_bounds, tells_parameters })
+    Ok(Found {
+        device,
+        info,
+        limits,
+        platform,
+        extensions,
+        driver,
+        check_bounds,
+        tells_parameters,
+        rounds_divisions,
+    })
 }
 
 /// Whether a version, `OpenCL 1.2 ..`, is 1.2 or later.

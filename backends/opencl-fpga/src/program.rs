@@ -18,11 +18,15 @@ pub(crate) fn compile(
     spec: &KernelSpec,
     source: &str,
 ) -> Result<(Counted<Program>, Vec<u8>), Failure> {
+    let mut options = spec.build_options.clone();
     // Compilers know since OpenCL 1.2 that they are to tell of the parameters.
-    let options = match device.found.tells_parameters {
-        true => format!("{} -cl-kernel-arg-info", spec.build_options),
-        false => spec.build_options.clone(),
-    };
+    if device.found.tells_parameters {
+        options.push_str(" -cl-kernel-arg-info");
+    }
+    // A text that was written from a function in Rust means what that does.
+    if spec.checked && device.found.rounds_divisions {
+        options.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");
+    }
     let context = &device.opened()?.context;
     let program = match device.found.info.class {
         Class::Fpga => Program::create_from_source(context, &format!("#define FLASH_FPGA 1\n{source}")),

@@ -4,6 +4,9 @@
 //! `FLASH_CHECK_BOUNDS`, by which the macro compares each index with its array. The first one outside is
 //! noted in the launch's table, behind the details of arrays, and the kernel gets a place there instead of
 //! the element. So the table of such a launch can be written, and is read after it.
+//!
+//! A text with the attribute `checked`, which `#[kernel(devices)]` writes, is always compiled so. It notes
+//! faults of its own in the same words: the number of a message, for an array of the number [`OWN`].
 
 use super::KernelSpec;
 use crate::failure::Failure;
@@ -14,6 +17,9 @@ use flash_types::descriptor::ArgumentDescriptor;
 /// Words of the table that a fault takes. Behind them is the place for elements that do not exist.
 pub const FAULT_WORDS: usize = 16;
 
+/// In the place of an array's number: the fault is one of the text's own.
+const OWN: u64 = u64::MAX;
+
 /// Bytes of that place, at least.
 const SCRATCH: usize = 512;
 
@@ -21,7 +27,7 @@ impl KernelSpec {
     /// Lets the program check the indices of `FLASH_AT`, if it is compiled here and has such. Before its
     /// [`payload`](KernelSpec::payload) is read.
     pub(super) fn with_checks(&mut self, check_bounds: bool) {
-        self.check_bounds = check_bounds && self.cooperating;
+        self.check_bounds = (check_bounds || self.checked) && self.cooperating;
     }
 
     /// The word of the table at which the words of a fault begin. `FLASH_FAULT` of the header.
@@ -36,9 +42,15 @@ impl KernelSpec {
         sizes.chain([SCRATCH]).max().unwrap_or(SCRATCH).next_multiple_of(128)
     }
 
-    /// Adds the words of a fault, and the place behind them, to the details in a table.
-    pub(super) fn add_fault(&self, table: &mut Vec<u64>) {
+    /// Adds the words of a fault, and the place behind them, to the details in a table; of a `checked` text
+    /// also the strides of the axes of each array.
+    pub(super) fn add_fault(&self, args: &[Arg], table: &mut Vec<u64>) {
         table.resize(self.fault_at() + FAULT_WORDS + self.scratch_bytes() / 8, 0);
+        for argument in self.arrays().filter(|_| self.checked) {
+            let arg = &args[argument];
+            // SAFETY: a launch's parts live for the call. Without a part the array has one axis.
+            table.extend(unsafe { arg.part.as_ref() }.map_or([arg.len; 2], |part| part.stride));
+        }
     }
 
     /// The error that the words of a fault tell of, which a launch has left in its table.
@@ -49,6 +61,11 @@ impl KernelSpec {
         let [flag, array, index, first, behind, size, ..] = *words;
         if flag as u32 == 0 {
             return Ok(());
+        }
+        if array == OWN {
+            let message = usize::try_from(index).ok().and_then(|number| self.messages.get(number));
+            let message = message.map_or("the kernel noted a fault", String::as_str);
+            return Err(Failure::new(Code::Kernel, format!("{}: {message}", self.title)));
         }
         let argument = self.arrays().nth(usize::try_from(array).unwrap_or(usize::MAX));
         let argument: Option<&ArgumentDescriptor> = argument.and_then(|i| self.descriptor.arguments.get(i));

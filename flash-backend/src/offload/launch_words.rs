@@ -151,7 +151,7 @@ impl KernelSpec {
             detail(&args[argument], dimensions, &mut told.table);
         }
         if self.check_bounds {
-            self.add_fault(&mut told.table);
+            self.add_fault(args, &mut told.table);
         }
         let rows = space.phase(phase);
         told.items = rows.end - rows.start;

@@ -48,6 +48,11 @@ pub struct KernelSpec {
     pub(super) strides: bool,
     /// Whether `FLASH_AT` checks its index: `with_checks`.
     pub check_bounds: bool,
+    /// Attribute `checked`: it is always so. Its text may note faults of its own, and its table has the
+    /// strides of the arrays' axes.
+    pub checked: bool,
+    /// Attribute `messages`: what the faults of its own say, by their numbers.
+    pub(super) messages: Vec<String>,
     /// Attribute `build_options`, for the compiler.
     pub build_options: String,
     /// Attribute `requires`: extensions of the device.
@@ -118,6 +123,8 @@ impl KernelSpec {
             grid: false,
             strides: false,
             check_bounds: false,
+            checked: false,
+            messages: Vec::new(),
             build_options: String::new(),
             requires: Vec::new(),
             defines: Vec::new(),
@@ -214,6 +221,11 @@ impl KernelSpec {
             "grid_barrier" => self.grid_barrier = flag()?,
             "bounds_checked" => self.bounds_checked = flag()?,
             "index32" => self.index32 = flag()?,
+            "checked" => self.checked = flag()?,
+            "messages" => {
+                let texts = json.as_array().ok_or_else(|| expected("a list of texts"))?;
+                self.messages = texts.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect();
+            }
             "work_group_size" => self.work_group_size = Some(number()?),
             "threads_per_item" => self.threads_per_item = number()?,
             "items_per_thread" => self.items_per_thread = Some(number()?),

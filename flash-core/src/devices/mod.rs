@@ -18,6 +18,7 @@ mod shadow;
 mod spaces;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 pub use device_handle::DeviceHandle;
 pub(crate) use loader::library_function;
@@ -26,6 +27,7 @@ pub use reports::{
     BackendReport, DeviceReport, Entry, Found, again, combined, entries, list, list_file, searched,
 };
 pub use shadow::ImplementationReport;
+pub use texts::{KernelText, texts};
 
 use crate::error::Error;
 use flash_backend::__host::take_failure;

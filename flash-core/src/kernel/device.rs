@@ -30,6 +30,8 @@ pub struct DeviceCode<'a> {
     pub numbers: &'a [(&'static str, u32)],
     /// Attributes that are true.
     pub flags: &'a [&'static str],
+    /// What the faults say that its text notes, by their numbers.
+    pub messages: &'a [String],
 }
 
 /// Describes code for a device as an implementation of `D`. Its allocations live for ever: there is one per
@@ -50,6 +52,9 @@ pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'st
     attributes.extend(code.texts.iter().map(|(key, value)| attribute(key, (*value).into())));
     attributes.extend(code.numbers.iter().map(|(key, value)| attribute(key, (*value).into())));
     attributes.extend(code.flags.iter().map(|key| attribute(key, true.into())));
+    if !code.messages.is_empty() {
+        attributes.push(attribute("messages", code.messages.into()));
+    }
     let attributes = attributes.leak();
     Box::leak(Box::new(abi::Implementation {
         struct_size: size_of::<abi::Implementation>() as u32,

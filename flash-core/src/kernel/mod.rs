@@ -16,6 +16,7 @@ pub mod prelude;
 mod queue;
 mod recorded_as;
 pub(crate) mod shim;
+pub mod staging;
 pub mod views;
 
 #[doc(inline)]
@@ -35,6 +36,8 @@ pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
 pub use flash_backend::ImplementationEntry;
 #[doc(no_inline)]
 pub use flash_backend::{Failure, cpu_has, keep_float_state};
+#[doc(inline)]
+pub use flash_macros::{Staged, kernel_fn};
 #[doc(no_inline)]
 pub use flash_types::descriptor::Element;
 #[doc(hidden)] // for `#[kernel]`
@@ -53,3 +56,4 @@ pub use recorded_as::RecordedAsEntry;
 pub(crate) use recorded_as::present_name;
 #[doc(hidden)] // for `#[kernel]`
 pub use shim::{item_share, span_share, whole_share};
+pub use staging::Real;

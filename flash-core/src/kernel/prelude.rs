@@ -25,9 +25,10 @@
 //! # fn main() {}
 //! ```
 
+pub use super::staging::Real;
 pub use super::views::{
     Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Window, Write,
 };
 pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuWhole, Element, Index, Space, Span, Threads};
 pub use super::{KernelDefinition, partition_map};
-pub use flash_macros::{KernelDefinition, kernel};
+pub use flash_macros::{KernelDefinition, Staged, kernel, kernel_fn};

@@ -338,6 +338,7 @@ fn entry(
                     texts: &[#(#texts),*],
                     numbers: &[#(#numbers),*],
                     flags: &[#(#flags),*],
+                    messages: &[],
                 }),
                 module: ::core::module_path!(),
             }

@@ -9,6 +9,7 @@ mod contract;
 mod devices;
 mod doors;
 mod part;
+mod staged;
 mod taking;
 mod views;
 
@@ -63,7 +64,8 @@ pub fn derive(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
     let doors = doors::write(&definition, core);
     let contract = contract::write(&definition, core, &checks);
     let devices = devices::write(&definition, core);
-    Ok(quote!(#constructor #doors #contract #devices))
+    let staged = staged::write(&definition, core);
+    Ok(quote!(#constructor #doors #contract #devices #staged))
 }
 
 /// Reads and checks the struct.

@@ -6,12 +6,14 @@ use proc_macro2::{Span, TokenStream};
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, Ident, LitStr, Token};
 
-const KEYS: &str = "an implementation has `for(..)`, `target`, `name`, `priority`, `alignment`, `cpu_features`, `library`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "an implementation has `devices`, `for(..)`, `target`, `name`, `priority`, `alignment`, `cpu_features`, `library`, `vendor`, `device`, `architecture` and `version`";
 
 /// The keys of the attribute.
 #[derive(Default)]
 pub struct Keys {
     pub elements: Option<Elements>,
+    /// Where the key `devices` stands: a text is written, too.
+    pub devices: Option<Span>,
     /// The kind of device.
     pub target: Option<LitStr>,
     pub name: Option<LitStr>,
@@ -64,6 +66,10 @@ impl Keys {
             return Err(Error::new(span, format!("`{key}` is there twice: remove one")));
         }
         match key.as_str() {
+            "devices" if input.peek(Token![=]) => {
+                return Err(Error::new(span, "write `devices` alone, or leave it out"));
+            }
+            "devices" => self.devices = Some(span),
             "for" => self.elements = Some(Elements::read(input, span)?),
             "target" => self.target = Some(keys::target(input)?),
             "name" => self.name = Some(name(input)?),

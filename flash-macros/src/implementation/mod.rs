@@ -8,10 +8,11 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use crate::staging;
 use crate::tokens::respan;
 use attribute::Keys;
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
 use syn::{Error, Item, ItemImpl};
 use target::{Door, Target};
@@ -30,15 +31,65 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
     }
     let lists = target::lists(&target, keys.elements.as_ref())?;
     let name = keys.name.as_ref().map_or_else(|| snake_case(&target.unit.to_string()), |name| name.value());
+    let texts = match keys.devices {
+        None => Vec::new(),
+        Some(span) => texts(&implementation, &target, &lists, &name, &keys, span, core)?,
+    };
     let cfgs: Vec<_> =
         implementation.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
     let entries = lists.iter().map(|list| entry(&target, list, &name, &keys, core));
+    // Loops of devices count.
+    let counts = keys.devices.map(|_| quote!(#[allow(clippy::needless_range_loop)]));
     Ok(quote! {
+        #counts
         #implementation
         // An impl that is configured out registers nothing.
         #(#cfgs)*
-        const _: () = { #(#entries)* };
+        const _: () = { #(#entries)* #(#texts)* };
     })
+}
+
+/// The texts for devices, one for each element type, and their entries. Text that was written by hand goes
+/// before one of the same priority.
+fn texts(
+    implementation: &ItemImpl,
+    target: &Target,
+    lists: &[target::List],
+    name: &str,
+    keys: &Keys,
+    span: Span,
+    core: &TokenStream,
+) -> syn::Result<Vec<TokenStream>> {
+    if target.door != Door::Item || keys.target.is_some() {
+        return Err(Error::new(
+            span,
+            "`devices` is for `CpuItem` of CPUs: devices run one work item at a time; write the kernel as `CpuItem`, or code for devices with `#[implementations(..)]`",
+        ));
+    }
+    let of_list = |(at, list): (usize, &target::List)| {
+        let values: Vec<_> =
+            target.parameters.iter().zip(list.values.iter().map(ToTokens::to_token_stream)).collect();
+        let text = format_ident!("text_{at}");
+        let function = staging::of_item(implementation, &list.definition, &values, &text, core)?;
+        let selection: Vec<_> = keys
+            .attributes
+            .iter()
+            .filter(|(key, _)| ["vendor", "device", "architecture", "version"].contains(&key.as_str()))
+            .cloned()
+            .collect();
+        let priority = keys.priority.saturating_sub(1);
+        let entries = staging::entries(
+            &list.definition,
+            &text,
+            name,
+            priority,
+            &selection,
+            core,
+            list.span.unwrap_or(span),
+        );
+        Ok(quote!(#function #entries))
+    };
+    lists.iter().enumerate().map(of_list).collect()
 }
 
 /// The item without further `#[kernel]`, to show next to an error.

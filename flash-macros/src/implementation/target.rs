@@ -38,6 +38,8 @@ pub struct List {
     pub definition: TokenStream,
     /// The place of the element types in the attribute.
     pub span: Option<Span>,
+    /// The element types, one for each parameter of the impl.
+    pub values: Vec<GenericValue>,
 }
 
 impl Door {
@@ -141,7 +143,7 @@ fn with_static(definition: &Type, item: &ItemImpl) -> TokenStream {
 pub fn lists(target: &Target, elements: Option<&Elements>) -> syn::Result<Vec<List>> {
     let Some(elements) = elements else {
         let Some(parameter) = target.parameters.first() else {
-            return Ok(vec![List { definition: target.definition.clone(), span: None }]);
+            return Ok(vec![List { definition: target.definition.clone(), span: None, values: Vec::new() }]);
         };
         return Err(Error::new_spanned(
             parameter,
@@ -165,7 +167,8 @@ fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn:
     let own: Vec<String> = target.arguments.iter().map(text).collect();
     match texts {
         [list] if *list == own => {
-            Ok(vec![List { definition: target.definition.clone(), span: Some(span_of(&elements.lists[0])) }])
+            let span = Some(span_of(&elements.lists[0]));
+            Ok(vec![List { definition: target.definition.clone(), span, values: Vec::new() }])
         }
         _ if own.is_empty() => {
             Err(Error::new(elements.span, "this impl has no element type to choose: remove `for(..)`"))
@@ -190,5 +193,5 @@ fn generic(target: &Target, list: &[GenericValue]) -> syn::Result<List> {
     let definition = replace_ident(target.definition.clone(), &|ident| {
         values.iter().find(|(name, _)| *name == ident).map(|(_, value)| value.clone())
     });
-    Ok(List { definition, span: Some(span_of(list)) })
+    Ok(List { definition, span: Some(span_of(list)), values: list.to_vec() })
 }

@@ -16,6 +16,9 @@ mod start {}
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/devices.md"))]
 mod devices {}
 
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/kernels-once.md"))]
+mod kernels_once {}
+
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/tasks.md"))]
 mod tasks {}
 

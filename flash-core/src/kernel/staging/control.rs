@@ -1,0 +1,183 @@
+//! Control flow of the second function: blocks are closures, what they say becomes the text between braces.
+
+use super::memory::Indexed;
+use super::number::Integer;
+use super::value::{Expr, Value};
+use super::writer::{block, captured, enter, go_to_end, leave, message, name, returned, say};
+use std::panic::Location;
+
+/// `if condition { then } else { otherwise }`.
+pub fn branch<V: Value>(condition: Expr<bool>, then: impl FnOnce() -> V, otherwise: impl FnOnce() -> V) -> V {
+    let condition = condition.read();
+    let (a, then) = captured(|| then().read());
+    let (b, otherwise) = captured(|| otherwise().read());
+    if then.is_empty()
+        && otherwise.is_empty()
+        && let Some(both) = V::select(&condition, &a, &b)
+    {
+        return both;
+    }
+    let result = V::unset("v");
+    let assigned = |said: String, value: &V| said + &captured(|| result.assign(value)).1;
+    let (then, otherwise) = (assigned(then, &a), assigned(otherwise, &b));
+    let head = format!("if ({})", condition.text());
+    match otherwise.is_empty() {
+        true => block(&head, &then, ""),
+        false => {
+            let inside = then + "} else {\n" + &otherwise;
+            block(&head, &inside, "");
+        }
+    }
+    result
+}
+
+/// `while condition { body }`.
+pub fn while_loop(condition: impl FnOnce() -> Expr<bool>, body: impl FnOnce()) {
+    let (condition, said) = captured(|| condition().read());
+    let ((), body) = captured(body);
+    let condition = condition.text();
+    match said.is_empty() {
+        true => block(&format!("while ({condition})"), &body, ""),
+        false => {
+            block("for (;;)", &format!("{said}if (!{condition})\nbreak;\n{body}"), "");
+        }
+    }
+}
+
+/// `loop { body }`.
+pub fn endless(body: impl FnOnce()) {
+    let ((), body) = captured(body);
+    block("for (;;)", &body, "");
+}
+
+/// The values of a `for`.
+pub struct Steps<T> {
+    begin: Expr<T>,
+    end: Expr<T>,
+    inclusive: bool,
+    reversed: bool,
+    by: Option<Expr<usize>>,
+}
+
+/// `begin..end`, or `begin..=end`.
+pub fn range<T: Integer>(begin: Expr<T>, end: Expr<T>, inclusive: bool) -> Steps<T> {
+    let (begin, end) = (begin.read().named("begin"), end.read().named("end"));
+    Steps { begin, end, inclusive, reversed: false, by: None }
+}
+
+impl<T: Integer> Steps<T> {
+    /// From the last to the first.
+    #[track_caller]
+    pub fn rev(self) -> Steps<T> {
+        if self.by.is_some() {
+            super::writer::error(
+                "`.step_by(..).rev()` has no text: write `.rev().step_by(..)`, or a `while`",
+            );
+        }
+        Steps { reversed: true, ..self }
+    }
+
+    /// Every `by`th, from the first on.
+    #[track_caller]
+    pub fn step_by(self, by: Expr<usize>) -> Steps<T> {
+        let by = by.read().named("by");
+        if !by.is_literal() {
+            let fault = message(Location::caller(), "a step of 0");
+            say(&format!("if ({} == 0) {{\nflash_fault({fault}, flash_table);", by.text()));
+            go_to_end(true);
+            say("}");
+        }
+        Steps { by: Some(by), ..self }
+    }
+}
+
+/// `for i in steps { body }`. The counter counts items that are left, which never overflows.
+pub fn for_loop<T: Integer>(steps: Steps<T>, hint: &str, body: impl FnOnce(Expr<T>)) {
+    let Steps { begin, end, inclusive, reversed, by } = steps;
+    let (begin, end, c) = (begin.text(), end.text(), T::C);
+    let variable = name(hint);
+    if !inclusive && !reversed && by.is_none() {
+        let ((), body) = captured(|| body(Expr::value(&variable)));
+        return block(
+            &format!("for ({c} {variable} = {begin}; {variable} < {end}; ++{variable})"),
+            &body,
+            "",
+        );
+    }
+    let (left, wraps) = (name("left"), T::WRAPS.unwrap_or(T::C));
+    let (comparison, more) = if inclusive { ("<=", "1") } else { ("<", "0") };
+    // Items after the first; of an inclusive range up to the whole range of the type.
+    say(&format!(
+        "flash_u64 {left} = {begin} {comparison} {end} ? (flash_u64)({wraps})(({wraps}){end} - ({wraps}){begin}) - !{more} : 0;"
+    ));
+    let (from, sign) = if reversed {
+        (format!("({c})(({wraps}){begin} + ({wraps}){left})"), "-")
+    } else {
+        (begin.to_string(), "+")
+    };
+    let by = by.map_or("1ul".to_owned(), |by| by.text().to_string());
+    let value = name("i");
+    let ((), body) = captured(|| body(Expr::value(&variable)));
+    let inside = format!("const {c} {variable} = {value};\n{body}");
+    // The step is taken at the end, also after a `continue`.
+    block(
+        &format!(
+            "if ({begin} {comparison} {end})\nfor ({c} {value} = {from}, {value}_more = 1; {value}_more; {value}_more = {left} >= {by}, {left} -= {by}, {value} = ({c})(({wraps}){value} {sign} ({wraps}){by}))"
+        ),
+        &inside,
+        "",
+    );
+}
+
+/// The elements of an array in a `for`, by value.
+pub fn for_each<A: Indexed<Element: Value>, F: FnOnce(A::Element)>(
+    array: &A,
+    length: Expr<usize>,
+    hint: &str,
+    body: F,
+) {
+    for_loop(range(super::literal(0), length, false), "i", |i| body(array.element(i).read().named(hint)));
+}
+
+/// `break`.
+pub fn break_loop() {
+    say("break;");
+}
+
+/// `continue`.
+pub fn continue_loop() {
+    say("continue;");
+}
+
+/// The value of an expression that does not return, such as `return` behind `else`.
+pub fn never<V: Value>() -> V {
+    V::never()
+}
+
+/// A function, or the kernel itself. Its text stands where it is called.
+#[track_caller]
+pub fn function<V: Value>(body: impl FnOnce() -> V) -> V {
+    let (value, said) = match enter() {
+        true => captured(|| body().read()),
+        false => (V::never(), String::new()),
+    };
+    let ended = leave::<V>();
+    if !ended.returns {
+        say(said.trim_end_matches('\n'));
+        return value;
+    }
+    say(ended.declarations.trim_end_matches('\n'));
+    let result = ended.result.unwrap_or_else(V::never);
+    let ((), assigned) = captured(|| result.assign(&value));
+    // The label stands behind all variables of the function.
+    block("", &(said + &assigned), &format!("\nend_{}:;", ended.label));
+    result
+}
+
+/// `return value`.
+pub fn return_value<V: Value>(value: V) {
+    let value = value.read();
+    let result = returned(|| V::unset("result"));
+    result.assign(&value);
+    go_to_end(false);
+}

@@ -1,0 +1,109 @@
+//! The finished text, as an implementation for a kind of device.
+
+use super::control::function;
+use super::number::TYPES;
+use super::writer::{self, Writer};
+use crate::kernel::KernelDefinition;
+use crate::kernel::device::{DeviceCode, device_implementation};
+use flash_types::abi;
+
+/// The text of a kernel for one set of types.
+pub struct Text {
+    /// OpenCL C and CUDA C++ at once.
+    pub source: String,
+    /// What a fault says, by its number.
+    pub messages: Vec<String>,
+}
+
+/// Notes a fault, which fails the launch: the words behind the table's details, of which the first fault
+/// takes hold. An array of this number is none.
+const FAULT: &str = "\
+FLASH_FUNCTION void flash_fault(flash_u64 number, FLASH_GLOBAL const flash_u64 *table) {
+    FLASH_GLOBAL flash_u64 *fault = (FLASH_GLOBAL flash_u64 *)(table + FLASH_FAULT);
+#ifdef __OPENCL_VERSION__
+    if (atomic_cmpxchg((volatile __global uint *)fault, 0u, 1u) == 0u) {
+#else
+    if (atomicCAS((flash_u32 *)fault, 0u, 1u) == 0u) {
+#endif
+        fault[1] = ~(flash_u64)0;
+        fault[2] = number;
+    }
+}
+";
+
+/// Before the text: sums and products are rounded as they are written.
+const HEAD: &str = "\
+#ifdef __OPENCL_VERSION__
+#pragma OPENCL FP_CONTRACT OFF
+#endif
+";
+
+/// The name of the kernel function: no name of the languages, whatever the kernel's.
+pub const ENTRY: &str = "flash_kernel";
+
+/// Writes the text of a kernel: `body` is its second function.
+pub fn text(kernel: &str, body: impl FnOnce()) -> Text {
+    let ((), writer) = writer::fresh(|| function(body));
+    let errors: String =
+        writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
+    let definitions = writer.definitions();
+    let Writer { statements, mut parameters, messages, .. } = writer;
+    parameters.push("FLASH_ARGS".to_owned());
+    let parameters = parameters.join(", ");
+    let kernel_text =
+        indented(&format!("FLASH_KERNEL {ENTRY}({parameters}) {{\nFLASH_FOR_ITEMS {{\n{statements}}}\n}}\n"));
+    let source = format!(
+        "/* Written by `#[kernel(devices)]` of {kernel}. */\n{HEAD}{errors}{TYPES}{FAULT}{definitions}\n{kernel_text}"
+    );
+    Text { source, messages }
+}
+
+/// With the indentation of its braces.
+fn indented(source: &str) -> String {
+    let mut depth = 0_usize;
+    let mut out = String::new();
+    for line in source.lines() {
+        let line = line.trim_end();
+        if line.starts_with(' ') || line.starts_with('#') {
+            out.push_str(line);
+        } else {
+            let closing = usize::from(line.starts_with('}'));
+            if !line.is_empty() {
+                out.push_str(&"    ".repeat(depth.saturating_sub(closing)));
+            }
+            out.push_str(line);
+        }
+        out.push('\n');
+        depth = (depth + line.matches('{').count()).saturating_sub(line.matches('}').count());
+    }
+    out
+}
+
+/// Describes a text as an implementation of `D` for a kind of device. What it allocates lives for ever: there
+/// is one per target and set of types.
+pub fn staged_implementation<D: KernelDefinition>(
+    target: &'static str,
+    name: &'static str,
+    priority: i32,
+    beside: &'static str,
+    texts: &'static [(&'static str, &'static str)],
+    text: fn() -> Text,
+) -> &'static abi::Implementation {
+    let Text { source, messages } = text();
+    let source: &'static str = source.leak();
+    let mut texts = texts.to_vec();
+    texts.push(("entry", ENTRY));
+    device_implementation::<D>(&DeviceCode {
+        target,
+        name,
+        priority,
+        binary: false,
+        files: &[("once", source.as_bytes())],
+        beside,
+        defines: &[],
+        texts: &texts,
+        numbers: &[],
+        flags: &["cooperating", "checked"],
+        messages: &messages,
+    })
+}

@@ -1,0 +1,339 @@
+//! The views of a staged kernel that give elements, and what is indexed.
+
+use super::value::{Expr, Plain, Stage, Value, Variable};
+use super::writer::{define, error, message};
+use super::{ArrayValue, literal, ops};
+use crate::kernel::Index;
+use crate::kernel::views::{Out, PhasedItem, WindowView};
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// What `a[i]` takes.
+#[diagnostic::on_unimplemented(message = "`{Self}` cannot be indexed in the text for devices")]
+pub trait Indexed {
+    /// What stands there.
+    type Element;
+    /// The element at an index.
+    #[track_caller]
+    fn element(&self, index: Expr<usize>) -> Self::Element;
+}
+
+/// `a[i]`.
+#[track_caller]
+pub fn index<A: Indexed>(array: &A, index: Expr<usize>) -> A::Element {
+    array.element(index)
+}
+
+/// The text of an index below `count`: one that is not notes a fault, and is 0.
+#[track_caller]
+pub(super) fn inside(index: Expr<usize>, count: usize) -> String {
+    if let Some(i) = index.as_index().filter(|i| *i < count) {
+        return i.to_string();
+    }
+    define(INSIDE.to_owned());
+    let fault = message(Location::caller(), &format!("an index outside an array of {count}"));
+    let text = format!("flash_inside({}, {count}ul, {fault}, flash_table)", index.text());
+    Expr::<usize>::now(text).text().to_string()
+}
+
+const INSIDE: &str = "\
+FLASH_FUNCTION flash_u64 flash_inside(flash_u64 i, flash_u64 count, flash_u64 fault,
+                                      FLASH_GLOBAL const flash_u64 *flash_table) {
+    if (i < count)
+        return i;
+    flash_fault(fault, flash_table);
+    return 0;
+}
+";
+
+/// The index of the work item.
+#[derive(Clone)]
+pub struct IndexValue<const N: usize>([Expr<usize>; N]);
+
+/// The index of the work item.
+pub fn work_item<const N: usize>() -> IndexValue<N> {
+    IndexValue(std::array::from_fn(|dim| Expr::value(format!("FLASH_INDEX({dim})")).named("index")))
+}
+
+impl<const N: usize> IndexValue<N> {
+    /// All values, dimension 0 first.
+    pub fn values(&self) -> ArrayValue<Expr<usize>, N> {
+        ArrayValue::list(self.0)
+    }
+}
+
+impl<const N: usize> Indexed for IndexValue<N> {
+    type Element = Expr<usize>;
+    #[track_caller]
+    fn element(&self, index: Expr<usize>) -> Expr<usize> {
+        match index.as_index().filter(|i| *i < N) {
+            Some(i) => self.0[i],
+            None => self.values().element(index),
+        }
+    }
+}
+
+/// Handles of arguments: they stand for themselves.
+macro_rules! handles {
+    ($([$($g:tt)*] $handle:ty;)*) => {$(
+        impl<$($g)*> Value for $handle {
+            fn read(&self) -> Self {
+                self.clone()
+            }
+            fn named(self, _: &str) -> Self {
+                self
+            }
+            fn variable(self, _: &str) -> Self {
+                self
+            }
+            fn unset(_: &str) -> Self {
+                error("a view has no text as a variable: use it where it is known");
+                Self::nothing()
+            }
+            fn assign(&self, _: &Self) {}
+            fn never() -> Self {
+                Self::nothing()
+            }
+        }
+    )*};
+}
+pub(super) use handles;
+handles! {
+    [const N: usize] IndexValue<N>;
+    [T: Plain] SliceValue<T>;
+    [T: Plain] WindowValue<T>;
+    [T: Plain] OutValue<T>;
+    [T: Plain] PhasedValue<T>;
+}
+
+impl<const N: usize> Stage for Index<N> {
+    type Value = IndexValue<N>;
+}
+
+impl<T: Plain> Stage for [T] {
+    type Value = SliceValue<T>;
+}
+
+impl<T: Plain> Stage for WindowView<'_, T> {
+    type Value = WindowValue<T>;
+}
+
+impl<T: Plain> Stage for Out<'_, T> {
+    type Value = OutValue<T>;
+}
+
+impl<T: Plain> Stage for PhasedItem<'_, T> {
+    type Value = PhasedValue<T>;
+}
+
+impl<const N: usize> IndexValue<N> {
+    fn nothing() -> Self {
+        IndexValue(std::array::from_fn(|_| literal(0)))
+    }
+}
+
+/// A `Window`.
+pub struct WindowValue<T> {
+    pub(super) name: Rc<str>,
+    pub(super) of: PhantomData<T>,
+}
+
+impl<T> Clone for WindowValue<T> {
+    fn clone(&self) -> Self {
+        WindowValue { name: self.name.clone(), of: PhantomData }
+    }
+}
+
+impl<T> WindowValue<T> {
+    fn nothing() -> Self {
+        WindowValue { name: "".into(), of: PhantomData }
+    }
+}
+
+/// An element of an argument.
+pub(super) fn element<T: Plain>(argument: &str, index: &str) -> T::Value {
+    T::Value::at(T::Value::unwrapped(format!("FLASH_AT({argument}, {index})")), true)
+}
+
+/// The number of elements of an argument.
+pub(super) fn length(argument: &str) -> Expr<usize> {
+    Expr::value(format!("FLASH_LEN({argument})"))
+}
+
+/// A `Whole`, or the row of an `Item`.
+pub struct SliceValue<T> {
+    pub(super) name: Rc<str>,
+    /// The first element, and how many, of a row.
+    pub(super) row: Option<(Rc<str>, Rc<str>)>,
+    pub(super) of: PhantomData<T>,
+}
+
+impl<T> Clone for SliceValue<T> {
+    fn clone(&self) -> Self {
+        SliceValue { name: self.name.clone(), row: self.row.clone(), of: PhantomData }
+    }
+}
+
+impl<T> SliceValue<T> {
+    fn nothing() -> Self {
+        SliceValue { name: "".into(), row: None, of: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> Expr<usize> {
+        match &self.row {
+            None => length(&self.name),
+            Some((_, count)) => Expr::value(count),
+        }
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> Expr<bool> {
+        ops::eq(self.len(), literal(0))
+    }
+}
+
+impl<T: Plain> Indexed for SliceValue<T> {
+    type Element = T::Value;
+    #[track_caller]
+    fn element(&self, index: Expr<usize>) -> T::Value {
+        let index = index.read().named("at").text();
+        let Some((first, count)) = &self.row else {
+            return element::<T>(&self.name, &index);
+        };
+        // Outside of the row is outside of the array.
+        element::<T>(&self.name, &format!("({index} < {count} ? {first} + {index} : ~(flash_u64)0)"))
+    }
+}
+
+impl<T: Plain> WindowValue<T> {
+    /// Number of elements of the array, not of the part.
+    pub fn len(&self) -> Expr<usize> {
+        length(&self.name)
+    }
+
+    /// True if the array has none.
+    pub fn is_empty(&self) -> Expr<bool> {
+        ops::eq(self.len(), literal(0))
+    }
+
+    /// The first index of the part along each axis.
+    pub fn begin(&self) -> ArrayValue<Expr<usize>, 3> {
+        self.axes("FLASH_PART_BEGIN")
+    }
+
+    /// One past the last index of the part along each axis.
+    pub fn end(&self) -> ArrayValue<Expr<usize>, 3> {
+        self.axes("FLASH_PART_END")
+    }
+
+    fn axes(&self, of: &str) -> ArrayValue<Expr<usize>, 3> {
+        ArrayValue::list((0..3).map(|axis| Expr::value(format!("{of}({}, {axis})", self.name))))
+    }
+
+    /// Elements from neighbour to neighbour along axes 1 and 2.
+    pub fn strides(&self) -> ArrayValue<Expr<usize>, 2> {
+        define(AXES.to_owned());
+        ArrayValue::list((0..2).map(|axis| Expr::value(format!("FLASH_AXIS({}, {axis})", self.name))))
+    }
+
+    /// Element number `i` of the array.
+    #[track_caller]
+    pub fn get(&self, i: Expr<usize>) -> T::Value {
+        let i = i.read().named("at").text();
+        element::<T>(&self.name, &i).read()
+    }
+
+    /// The element at an index per axis.
+    #[track_caller]
+    pub fn at(&self, at: ArrayValue<Expr<usize>, 3>) -> T::Value {
+        define(AXES.to_owned());
+        let [x, y, z] = at.elements().map(|axis| axis.read().named("at"));
+        let index = Expr::<usize>::now(format!(
+            "FLASH_WITHIN({}, {}, {}, {})",
+            self.name,
+            x.text(),
+            y.text(),
+            z.text()
+        ));
+        element::<T>(&self.name, &index.text()).read()
+    }
+}
+
+/// The strides of an array's axes lie behind the place for elements that do not exist. An index outside the
+/// part along an axis is outside the array.
+const AXES: &str = "\
+#define FLASH_AXIS(array, axis) \\
+    (flash_table[FLASH_FAULT + 16 + FLASH_SCRATCH / 8 + 2 * FLASH_ARRAY_##array + (axis)])
+#define FLASH_HAS(array, axis, i) (FLASH_PART_BEGIN(array, axis) <= (i) && (i) < FLASH_PART_END(array, axis))
+#define FLASH_WITHIN(array, x, y, z) \\
+    (FLASH_HAS(array, 0, x) && FLASH_HAS(array, 1, y) && FLASH_HAS(array, 2, z) \\
+         ? (x) + (y) * FLASH_AXIS(array, 0) + (z) * FLASH_AXIS(array, 1) \\
+         : ~(flash_u64)0)
+";
+
+/// The own element of a `Write`.
+pub struct OutValue<T: Plain>(pub(super) T::Value);
+
+impl<T: Plain> Clone for OutValue<T> {
+    fn clone(&self) -> Self {
+        OutValue(self.0.clone())
+    }
+}
+
+impl<T: Plain> OutValue<T> {
+    /// Writes it.
+    pub fn set(&self, value: T::Value) {
+        self.0.assign(&value.read());
+    }
+
+    fn nothing() -> Self {
+        OutValue(T::Value::never())
+    }
+}
+
+/// A `Phased`.
+pub struct PhasedValue<T: Plain> {
+    pub(super) name: Rc<str>,
+    pub(super) own: T::Value,
+}
+
+impl<T: Plain> Clone for PhasedValue<T> {
+    fn clone(&self) -> Self {
+        PhasedValue { name: self.name.clone(), own: self.own.clone() }
+    }
+}
+
+impl<T: Plain> PhasedValue<T> {
+    fn nothing() -> Self {
+        PhasedValue { name: "".into(), own: T::Value::never() }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> Expr<usize> {
+        length(&self.name)
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> Expr<bool> {
+        ops::eq(self.len(), literal(0))
+    }
+
+    /// Element `i` as it was when the phase began.
+    #[track_caller]
+    pub fn get(&self, i: Expr<usize>) -> T::Value {
+        let i = i.read().named("at").text();
+        element::<T>(&self.name, &i).read()
+    }
+
+    /// The own element as it is now.
+    pub fn own(&self) -> T::Value {
+        self.own.read()
+    }
+
+    /// Sets the own element, for the next phase.
+    pub fn set(&self, value: T::Value) {
+        self.own.assign(&value.read());
+    }
+}

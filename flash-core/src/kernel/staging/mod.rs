@@ -1,0 +1,52 @@
+//! Staging: the second function of a kernel, which writes its text.
+//!
+//! `#[kernel(devices)]` makes two functions of one body. The first is the body as it is, for the CPU. In the
+//! second every value is an [`Expr`], a piece of text with the type that the value has in the first: `a + b`
+//! is `add(a, b)`, which gives `"(a + b)"`; an `if` is [`branch`], which runs the closures of both blocks and
+//! puts what they say between braces. So rustc infers the types of both functions in the same way, and a text
+//! has no type that the kernel has not. The second runs once per set of types, on the host; what it writes is
+//! OpenCL C and CUDA C++ at once, with the macros of `flash_device.h`.
+//!
+//! The design note, with the subset and what others do, is in `README.md` beside this file.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `writer` | the text that is being written |
+//! | `value` | [`Stage`], from a type to what stands for its values; [`Value`]; [`Expr`] |
+//! | `number`, `aggregate` | the types: numbers, tuples, arrays |
+//! | `real` | [`Real`]: `f32` and `f64` in generic kernels |
+//! | `ops`, `control` | operators and methods, control flow |
+//! | `memory`, `shared`, `arguments` | the views of a kernel |
+//! | `implementation` | the finished text as an implementation |
+
+mod aggregate;
+mod arguments;
+mod control;
+mod implementation;
+mod memory;
+mod number;
+mod ops;
+mod real;
+mod shared;
+mod value;
+mod writer;
+
+pub use aggregate::{ArrayValue, array, elements, repeat, structure};
+pub use arguments::{Content, Device, StagedDefinition, Stages};
+pub use control::{
+    Steps, branch, break_loop, continue_loop, endless, for_each, for_loop, function, never, range,
+    return_value, while_loop,
+};
+pub use implementation::{Text, staged_implementation, text};
+pub use memory::{IndexValue, Indexed, OutValue, PhasedValue, SliceValue, WindowValue, index, work_item};
+pub use number::{Bits, Float, Integer, Number};
+pub use ops::{
+    Cast, FromBits, add, and, bit_and, bit_or, bit_xor, cast, constant, div, eq, ge, gt, le, literal, lt,
+    mul, ne, neg, not, or, panics, rem, shl, shr, sub,
+};
+pub use real::Real;
+pub use shared::{AccumulatorValue, Combine, ScatterValue};
+pub use value::{Expr, Plain, Scalar, Stage, Value, Variable};
+
+/// What stands for the values of a type.
+pub type Of<T> = <T as Stage>::Value;

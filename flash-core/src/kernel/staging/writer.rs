@@ -1,0 +1,208 @@
+//! The text that is being written: statements, definitions before the kernel, messages of faults. One per
+//! thread, while a kernel is staged.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// Calls of functions inside each other. A text has no recursion.
+const MOST_FRAMES: usize = 64;
+
+/// What a kernel's text has so far.
+#[derive(Default)]
+pub(super) struct Writer {
+    /// Statements of the innermost open block.
+    pub statements: String,
+    /// Types and functions before the kernel, in order, each by its first line.
+    definitions: Vec<String>,
+    /// Parameters of the kernel.
+    pub parameters: Vec<String>,
+    /// What a fault says, by its number.
+    pub messages: Vec<String>,
+    /// What has no text: a line of `#error` each.
+    pub errors: Vec<String>,
+    /// Functions that are being written, the kernel first.
+    frames: Vec<Frame>,
+    names: usize,
+    pieces: Vec<Rc<str>>,
+}
+
+/// A piece of text, by its number in this thread's text.
+#[derive(Clone, Copy)]
+pub(super) struct Piece(u32);
+
+impl Piece {
+    pub fn new(text: &str) -> Piece {
+        with(|writer| {
+            writer.pieces.push(text.into());
+            Piece((writer.pieces.len() - 1) as u32)
+        })
+    }
+
+    pub fn get(self) -> Rc<str> {
+        with(|writer| writer.pieces.get(self.0 as usize).cloned()).unwrap_or_else(|| "".into())
+    }
+}
+
+/// A function: the label behind it, to which a `return` goes.
+struct Frame {
+    label: usize,
+    /// Declarations of its result, if there was a `return` with one.
+    declarations: String,
+    result: Option<Box<dyn Any>>,
+    returns: bool,
+}
+
+thread_local! {
+    static WRITER: RefCell<Writer> = RefCell::default();
+}
+
+/// Uses this thread's text.
+pub(super) fn with<R>(body: impl FnOnce(&mut Writer) -> R) -> R {
+    WRITER.with_borrow_mut(body)
+}
+
+/// Writes a new text.
+pub(super) fn fresh<R>(body: impl FnOnce() -> R) -> (R, Writer) {
+    let before = WRITER.replace(Writer::default());
+    let result = body();
+    (result, WRITER.replace(before))
+}
+
+/// Adds a statement.
+pub(super) fn say(statement: &str) {
+    with(|writer| {
+        writer.statements.push_str(statement);
+        writer.statements.push('\n');
+    });
+}
+
+/// A name that no other variable has.
+pub(super) fn name(hint: &str) -> String {
+    with(|writer| {
+        writer.names += 1;
+        format!("{hint}_{}", writer.names)
+    })
+}
+
+/// Adds a definition before the kernel, unless it is there.
+pub(super) fn define(text: String) {
+    with(|writer| {
+        if !writer.definitions.contains(&text) {
+            writer.definitions.push(text);
+        }
+    });
+}
+
+/// Notes something that has no text.
+#[track_caller]
+pub(super) fn error(text: &str) {
+    let place = Location::caller();
+    with(|writer| writer.errors.push(format!("{}:{}: {text}", place.file(), place.line())));
+}
+
+/// The number of a fault at a place in the kernel's source.
+pub(super) fn message(place: &Location<'_>, text: &str) -> usize {
+    let text = format!("{}:{}: {text}", place.file(), place.line());
+    with(|writer| match writer.messages.iter().position(|known| *known == text) {
+        Some(number) => number,
+        None => {
+            writer.messages.push(text);
+            writer.messages.len() - 1
+        }
+    })
+}
+
+/// What `body` says, instead of saying it.
+pub(super) fn captured<R>(body: impl FnOnce() -> R) -> (R, String) {
+    let before = with(|writer| std::mem::take(&mut writer.statements));
+    let result = body();
+    let said = with(|writer| std::mem::replace(&mut writer.statements, before));
+    (result, said)
+}
+
+/// Says `head`, a block, and `tail`.
+pub(super) fn block(head: &str, inside: &str, tail: &str) {
+    with(|writer| {
+        writer.statements.push_str(head);
+        writer.statements.push_str(" {\n");
+        writer.statements.push_str(inside);
+        writer.statements.push('}');
+        writer.statements.push_str(tail);
+        writer.statements.push('\n');
+    });
+}
+
+/// Begins a function. False: there are too many inside each other.
+#[track_caller]
+pub(super) fn enter() -> bool {
+    let fits = with(|writer| {
+        writer.names += 1;
+        let label = writer.names;
+        writer.frames.push(Frame { label, declarations: String::new(), result: None, returns: false });
+        writer.frames.len() <= MOST_FRAMES
+    });
+    if !fits {
+        error("this function calls itself: device text has no recursion, write a loop");
+    }
+    fits
+}
+
+/// A `return` of the innermost function: `result` makes its variables where there are none yet.
+pub(super) fn returned<V: Clone + 'static>(result: impl FnOnce() -> V) -> V {
+    let there = with(|writer| {
+        let frame = writer.frames.last_mut()?;
+        frame.returns = true;
+        frame.result.as_ref()?.downcast_ref::<V>().cloned()
+    });
+    there.unwrap_or_else(|| {
+        let (made, declarations) = captured(result);
+        with(|writer| {
+            if let Some(frame) = writer.frames.last_mut() {
+                frame.declarations = declarations;
+                frame.result = Some(Box::new(made.clone()));
+            }
+        });
+        made
+    })
+}
+
+/// Goes to the end of the innermost function, or of the kernel.
+pub(super) fn go_to_end(kernel: bool) {
+    let label = with(|writer| {
+        let frame = if kernel { writer.frames.first_mut() } else { writer.frames.last_mut() };
+        frame.map_or(0, |frame| {
+            frame.returns = true;
+            frame.label
+        })
+    });
+    say(&format!("goto end_{label};"));
+}
+
+/// How a function ended.
+pub(super) struct Ended<V> {
+    pub label: usize,
+    /// False: nothing went to its label.
+    pub returns: bool,
+    pub declarations: String,
+    pub result: Option<V>,
+}
+
+/// Ends the innermost function.
+pub(super) fn leave<V: Clone + 'static>() -> Ended<V> {
+    with(|writer| {
+        let frame = writer.frames.pop();
+        let frame =
+            frame.unwrap_or(Frame { label: 0, declarations: String::new(), result: None, returns: false });
+        let result = frame.result.as_ref().and_then(|result| result.downcast_ref::<V>().cloned());
+        Ended { label: frame.label, returns: frame.returns, declarations: frame.declarations, result }
+    })
+}
+
+impl Writer {
+    /// The definitions, one after the other.
+    pub(super) fn definitions(&self) -> String {
+        self.definitions.concat()
+    }
+}

@@ -1,0 +1,203 @@
+//! `#[kernel(devices)]` and `#[kernel_fn]`: of one body a second function, which writes the kernel's text.
+//!
+//! The second function has a call of `flash_core::kernel::staging` in the place of each operator, each block
+//! and each read of a variable; the note there says what they do. No types are inferred here: what the macro
+//! does not see, such as the type of a variable, rustc finds in the second function as it does in the first.
+//!
+//! `expression` has the expressions, `statement` blocks and patterns, `matching` the arms of `match`, `scope`
+//! the names of variables, since any other name is a constant or a function. What has no text is an error at
+//! its token, which says what to write instead.
+
+mod expression;
+mod matching;
+mod scope;
+mod statement;
+pub mod structure;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use crate::errors::Errors;
+use crate::tokens::{replace_ident, respan};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote};
+use scope::Scope;
+use syn::spanned::Spanned;
+use syn::{Error, FnArg, Ident, ImplItem, ImplItemFn, ItemFn, ItemImpl, Pat, ReturnType};
+
+/// Writes the second function of one body.
+struct Stager<'c> {
+    /// `::flash_core::kernel::staging`.
+    staging: &'c TokenStream,
+    scope: Scope,
+    /// What stands for the function's result; `None` in a closure, which has no `return` in the text.
+    result: Option<TokenStream>,
+    errors: Errors,
+}
+
+impl<'c> Stager<'c> {
+    fn new(staging: &'c TokenStream) -> Stager<'c> {
+        Stager { staging, scope: Scope::default(), result: Some(quote!(())), errors: Errors::default() }
+    }
+
+    /// Reports what has no text; the tokens stand for it.
+    fn refuse(&mut self, at: impl ToTokens, text: &str) -> TokenStream {
+        self.errors.at(at, format!("this has no text for devices: {text}"));
+        quote!(::core::todo!())
+    }
+}
+
+/// The function of an item door.
+fn item_function(implementation: &ItemImpl) -> syn::Result<&ImplItemFn> {
+    let function = implementation.items.iter().find_map(|item| match item {
+        ImplItem::Fn(function) if function.sig.ident == "item" => Some(function),
+        _ => None,
+    });
+    function.ok_or_else(|| Error::new_spanned(implementation, "`devices` needs the function `item`"))
+}
+
+/// The second function of an item door, `fn NAME() -> Text`. `values`: for each of the impl's parameters the
+/// type or constant in this entry of `for(..)`.
+pub fn of_item(
+    implementation: &ItemImpl,
+    definition: &TokenStream,
+    values: &[(&Ident, TokenStream)],
+    name: &Ident,
+    core: &TokenStream,
+) -> syn::Result<TokenStream> {
+    let function = item_function(implementation)?;
+    let replaced = replace_ident(function.to_token_stream(), &|ident| {
+        values.iter().find(|(parameter, _)| *parameter == ident).map(|(_, value)| value.clone())
+    });
+    let function: ImplItemFn = syn::parse2(replaced)?;
+    let kernel = quote!(#core::kernel);
+    let staging = quote!(#kernel::staging);
+    let mut stager = Stager::new(&staging);
+    let mut bindings = Vec::new();
+    let arguments = [
+        quote!(#staging::work_item::<{ <<#definition as #kernel::KernelDefinition>::Index as #kernel::Rank>::N }>()),
+        quote!(<#definition as #staging::StagedDefinition<#staging::Device>>::arguments()),
+    ];
+    for (input, value) in function.sig.inputs.iter().zip(arguments) {
+        let FnArg::Typed(input) = input else { continue };
+        match &*input.pat {
+            Pat::Ident(pattern) => {
+                let ident = &pattern.ident;
+                stager.scope.add(ident);
+                bindings.push(quote!(let #ident = #value;));
+            }
+            Pat::Wild(_) => bindings.push(quote!(let _ = #value;)),
+            other => {
+                stager.refuse(other, "name the argument, as in `k: HeatItem<'_>`, and write `k.x`");
+            }
+        }
+    }
+    let body = stager.block(&function.block);
+    stager.errors.finish()?;
+    Ok(quote! {
+        #[allow(unused, non_shorthand_field_patterns, clippy::all, clippy::pedantic)]
+        fn #name() -> #staging::Text {
+            #staging::text(<#definition as #kernel::KernelDefinition>::NAME, || {
+                #(#bindings)*
+                #body
+            })
+        }
+    })
+}
+
+/// `#[kernel_fn]`: the function as written, and a type of its name whose function `stage` is the second one.
+/// A `use` of the function brings both.
+pub fn kernel_fn(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
+    if !attribute.is_empty() {
+        return Err(Error::new_spanned(attribute, "write `#[kernel_fn]`, without more"));
+    }
+    let function: ItemFn = syn::parse2(item).map_err(|error| {
+        Error::new(error.span(), "`#[kernel_fn]` belongs on a function that kernels call, outside of an impl")
+    })?;
+    let staging = quote!(#core::kernel::staging);
+    let mut stager = Stager::new(&staging);
+    let sig = &function.sig;
+    let plain = [
+        sig.asyncness.map(|word| word.span()),
+        sig.unsafety.map(|word| word.span()),
+        sig.abi.as_ref().map(Spanned::span),
+        sig.variadic.as_ref().map(Spanned::span),
+    ];
+    if let Some(span) = plain.into_iter().flatten().next() {
+        return Err(Error::new(span, "a function of kernels is a plain `fn`: remove this"));
+    }
+    stager.scope.types = sig.generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
+    let result = match &sig.output {
+        ReturnType::Default => quote!(()),
+        ReturnType::Type(_, ty) => stager.of(ty),
+    };
+    stager.result = Some(result.clone());
+    let (mut inputs, mut bindings) = (Vec::new(), Vec::new());
+    for (at, input) in sig.inputs.iter().enumerate() {
+        let FnArg::Typed(input) = input else {
+            return Err(Error::new_spanned(
+                input,
+                "a method has no text: write a function with this argument by name",
+            ));
+        };
+        let name = Ident::new(&format!("argument_{at}"), Span::mixed_site());
+        let ty = stager.of(&input.ty);
+        inputs.push(quote!(#name: #ty));
+        // A reference is the place itself.
+        let lent = matches!(crate::tokens::plain(&input.ty), syn::Type::Reference(_));
+        bindings.push(stager.binding(&input.pat, None, quote!(#name), lent));
+    }
+    let body = stager.block(&function.block);
+    stager.errors.finish()?;
+    let (name, vis) = (&sig.ident, &function.vis);
+    let (generics, where_clause) = (&sig.generics, &sig.generics.where_clause);
+    let cfgs: Vec<_> = function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
+    Ok(quote! {
+        // Loops of devices count.
+        #[allow(clippy::needless_range_loop)]
+        #function
+        #(#cfgs)*
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, dead_code)]
+        #vis struct #name {}
+        #(#cfgs)*
+        #[allow(unused, non_shorthand_field_patterns, clippy::all, clippy::pedantic)]
+        impl #name {
+            #[track_caller]
+            #vis fn stage #generics (#(#inputs),*) -> #result #where_clause {
+                #staging::function::<#result>(|| {
+                    #(#bindings)*
+                    #body
+                })
+            }
+        }
+    })
+}
+
+/// The entries of a text in the inventory, for the targets that take it.
+pub fn entries(
+    definition: &TokenStream,
+    text: &Ident,
+    name: &str,
+    priority: i32,
+    attributes: &[(String, String)],
+    core: &TokenStream,
+    span: Span,
+) -> TokenStream {
+    let kernel = quote!(#core::kernel);
+    let texts: Vec<_> = attributes.iter().map(|(key, value)| quote!((#key, #value))).collect();
+    // Sums and products are rounded as they are written: in OpenCL C a pragma says so.
+    let entries = [("opencl", ""), ("cuda", "--fmad=false")].map(|(target, options)| {
+        quote! {
+            #core::__private::inventory::submit! {
+                #kernel::ImplementationEntry {
+                    build: || #kernel::staging::staged_implementation::<#definition>(
+                        #target, #name, #priority, ::core::file!(), &[("build_options", #options), #(#texts),*], #text,
+                    ),
+                    module: ::core::module_path!(),
+                }
+            }
+        }
+    });
+    respan(quote!(#(#entries)*), span)
+}

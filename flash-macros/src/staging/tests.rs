@@ -1,0 +1,56 @@
+//! What has no text is an error that says what to write.
+
+use super::kernel_fn;
+use proc_macro2::TokenStream;
+use quote::quote;
+
+fn written(function: TokenStream) -> syn::Result<String> {
+    kernel_fn(TokenStream::new(), function, &quote!(::flash_core)).map(crate::tokens::text)
+}
+
+#[test]
+fn what_has_no_text_says_what_to_write() {
+    let cases = [
+        (quote!(while let Some(x) = y {}), "compare numbers with `if` or `match`"),
+        (
+            quote!('outer: loop {
+                break 'outer;
+            }),
+            "labels have none",
+        ),
+        (quote!(let x = &a[1..2];), "pass the array and the bounds"),
+        (quote!(let x = a.iter().sum();), "write `for i in 0..n`"),
+        (quote!(let x = f()?;), "a value that stands for none"),
+        (quote!(unsafe { g() }), "kernels for devices are safe code"),
+        (quote!(let x = "text";), "numbers and `bool`"),
+        (quote!(let f = || { return 1.0; };), "a closure has no `return`"),
+        (quote!(println!("x");), "`assert!`, `assert_eq!`, `assert_ne!` and `panic!`"),
+        (
+            quote!(
+                fn inner() {}
+            ),
+            "outside of this one, with `#[kernel_fn]`",
+        ),
+        (quote!(let x = loop { break 1.0; };), "into a variable before `break`"),
+        (quote!(let (1, x) = p else { return; };), "instead of `let .. else`"),
+        (quote!(let x = Point(1.0);), "has named fields"),
+        (quote!(let x: u64 = y.into();), "write `as`"),
+    ];
+    for (body, expected) in cases {
+        let error = written(quote!(fn f() { #body })).expect_err("it has no text").to_string();
+        assert!(error.contains(expected), "{body}: {error}");
+    }
+}
+
+#[test]
+fn a_name_that_is_no_variable_is_a_constant() {
+    let text = written(quote!(
+        fn f(x: f32) -> f32 {
+            let y = x * SCALE;
+            y
+        }
+    ))
+    .unwrap();
+    assert!(text.contains("::constant(SCALE)"), "{text}");
+    assert!(text.contains("::Value::read(&x)") && text.contains("::Value::read(&y)"), "{text}");
+}

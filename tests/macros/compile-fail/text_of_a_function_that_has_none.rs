@@ -1,0 +1,23 @@
+use flash_core::kernel::prelude::*;
+
+#[derive(KernelDefinition)]
+#[kernel(name = "fill", dims(x))]
+struct Fill<'a> {
+    value: f32,
+    a: Item<'a, Write<f32>>,
+}
+
+struct Plain;
+
+fn half(x: f32) -> f32 {
+    0.5 * x
+}
+
+#[kernel(devices)]
+impl CpuItem<Fill<'_>> for Plain {
+    fn item(_: Index<1>, k: FillItem<'_>) {
+        k.a.set(half(k.value));
+    }
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! Kernels that are written once, each on the CPU, on the OpenCL devices and on the emulated CUDA driver: the
+//! texts that `#[kernel(devices)]` writes give what the functions on the CPU give.
+
+mod bodies;
+mod first;
+mod grids;
+mod meaning;
+mod numbers;
+mod texts;
