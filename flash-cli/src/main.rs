@@ -65,6 +65,7 @@ Environment:
   FLASH_CACHE_DIR             folder of compiled programs. Default: flash in XDG_CACHE_HOME or ~/.cache
   FLASH_CACHE_LIMIT           bytes of all of them, 0 to keep none. Default: 512 MiB
   FLASH_GRAPH_DOT             file for pictures of dataflow graphs: at their end, and at Ctrl-C
+  FLASH_RANK_TIMEOUT_MS       how long a process of flash run may give no sign of life. Default: 5000
   FLASH_OPENCL_COPY           1: OpenCL devices have memories of their own. For tests
   FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
   FLASH_CHECK_BOUNDS          1: check the indices of FLASH_AT in kernels that devices compile, and before

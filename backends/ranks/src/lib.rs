@@ -16,6 +16,7 @@ use controller::{Controller, RankDevice};
 use flash_backend::__host::overlap;
 use flash_backend::{Backend, Changes, Class, Code, Failure, HostSettings, Unavailable};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The backend.
 pub struct Ranks;
@@ -30,8 +31,9 @@ unsafe impl Backend for Ranks {
     const TARGET: &'static str = "cpu";
     type Device = RankDevice;
 
-    fn probe(_: &HostSettings<'_>) -> Result<Vec<RankDevice>, Unavailable> {
-        let (controller, devices) = Controller::start()?;
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<RankDevice>, Unavailable> {
+        let limit = settings.number("rank.timeout_ms", 50..=3_600_000)?.unwrap_or(5000);
+        let (controller, devices) = Controller::start(Duration::from_millis(limit))?;
         CONTROLLER.get_or_init(|| controller);
         Ok(devices)
     }

@@ -127,9 +127,14 @@ struct Running {
 
 impl Running {
     fn start(ranks: usize, key: &str) -> Running {
+        Running::start_with(ranks, key, &[])
+    }
+
+    fn start_with(ranks: usize, key: &str, variables: &[(&str, &str)]) -> Running {
         let number = ranks.to_string();
         let arguments = ["--quiet", "--bodies", "500", "--steps", "100000000", "--runtime", key];
         let mut command = plugins::flash("", &line(&number, &built().nbody, &arguments));
+        command.envs(variables.iter().copied());
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut running = Running { process: Some(process), ranks: Vec::new() };
         running.ranks = within(LONG, || {
@@ -178,8 +183,12 @@ fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 fn kill(process: u32) {
-    // SAFETY: a signal for a child of this test's child.
-    assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
+    send(process, libc::SIGKILL);
+}
+
+fn send(process: u32, signal: i32) {
+    // SAFETY: a signal for a child of this test, or for one of its children.
+    assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
 }
 
 /// True if the process has had a tenth of a second of a processor.
@@ -212,6 +221,19 @@ fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
         assert!(text.contains("rank 2") && text.contains(&lost.to_string()), "{key}: {text}");
         assert!(all.into_iter().all(has_ended), "{key}: {text}");
     }
+}
+
+#[test]
+fn an_agent_that_is_stopped_is_lost_within_the_limit() {
+    let running = Running::start_with(3, "RANK", &[("FLASH_RANK_TIMEOUT_MS", "400")]);
+    within(LONG, || has_computed(running.ranks[2]).then_some(()));
+    let all = running.ranks.clone();
+    send(all[2], libc::SIGSTOP);
+    let output = running.end();
+    let text = text_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("rank 2") && text.contains("silent"), "{text}");
+    assert!(all.into_iter().all(has_ended), "{text}");
 }
 
 #[test]

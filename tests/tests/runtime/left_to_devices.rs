@@ -170,7 +170,7 @@ fn what_comes_after_a_pipeline_on_a_device_sees_what_it_wrote() {
         let (a, b) = (FlashMemory::<u64>::zeroed(8), FlashMemory::<u64>::zeroed(8));
         let gate = closed(&rt);
         // The handle is dropped, the pipeline is not.
-        let _ = three(&rt, &a);
+        drop(three(&rt, &a));
         all_extra_threads_are_free();
         let after = other.submit(Sum::of(a.clone(), b.clone())).exec_async([8]);
         let last = other.submit(Add::of(1, b.clone())).defer([8]).after(&after.event()).exec_async();

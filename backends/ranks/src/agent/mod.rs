@@ -43,6 +43,8 @@ pub(crate) struct Agent {
 /// If this process is in no world, or the controller is of another version.
 pub(crate) fn serve() -> Result<(), Failure> {
     let unavailable = |why: String| Failure::new(Code::Unavailable, why);
+    // Before it joins, as drivers take their time: from then on it answers.
+    let devices = device::all()?;
     let transport = endpoint(true).map_err(unavailable)?;
     let memory = transport.memory(CONTROLLER);
     let memory =
@@ -50,7 +52,7 @@ pub(crate) fn serve() -> Result<(), Failure> {
     let agent: &'static Agent = Box::leak(Box::new(Agent {
         transport,
         memory,
-        devices: device::all()?,
+        devices,
         kernels: Mutex::default(),
         running: Mutex::default(),
         lent: Mutex::default(),

@@ -13,7 +13,7 @@ use crate::wire::{self, Answer, Head, Kind, Request};
 use calls::{Callback, Calls, Number, Outcome, Reply};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
-use flash_net::{NetError, Peer, Progress, SharedTransport, Transport, World};
+use flash_net::{Detector, NetError, Peer, Progress, SharedTransport, Transport, World};
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The controller of a world.
 pub(crate) struct Controller {
-    transport: SharedTransport,
+    transport: Detector<SharedTransport>,
     calls: Calls,
     /// Numbers of kernels and buffers, which no two agents share.
     numbers: AtomicU64,
@@ -51,20 +51,13 @@ struct Stoppable {
 // SAFETY: the address of a number that is read atomically, from any thread.
 unsafe impl Send for Stoppable {}
 
-/// Where this process is in the world that started it; joined once.
-fn world() -> &'static Result<Option<(SharedTransportSlot, Peer)>, String> {
-    static WORLD: OnceLock<Result<Option<(SharedTransportSlot, Peer)>, String>> = OnceLock::new();
-    WORLD.get_or_init(|| {
-        let found = World::from_environment().map_err(|error| error.to_string())?;
-        let Some((world, me)) = found else { return Ok(None) };
-        let transport = SharedTransport::join(&world, me).map_err(|error| error.to_string())?;
-        Ok(Some((Mutex::new(Some(transport)), me)))
-    })
+/// The world that this process was started in, and its rank.
+fn world() -> &'static Result<Option<(World, Peer)>, String> {
+    static WORLD: OnceLock<Result<Option<(World, Peer)>, String>> = OnceLock::new();
+    WORLD.get_or_init(|| World::from_environment().map_err(|error| error.to_string()))
 }
 
-type SharedTransportSlot = Mutex<Option<SharedTransport>>;
-
-/// This process's endpoint, for the first who asks, if it is the controller (or, if `agent`, an agent).
+/// Joins the world that this process was started in, as the controller, or (if `agent`) as an agent. Once.
 ///
 /// # Errors
 /// Why there is none, as text.
@@ -77,10 +70,7 @@ pub(crate) fn endpoint(agent: bool) -> Result<SharedTransport, String> {
             me.0,
             if agent { "the controller, no agent" } else { "an agent, whose devices the controller has" }
         )),
-        Ok(Some((slot, _))) => {
-            let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-            taken.ok_or_else(|| "this process's place in its world is in use".to_owned())
-        }
+        Ok(Some((world, me))) => SharedTransport::join(world, *me).map_err(|error| error.to_string()),
     }
 }
 
@@ -90,12 +80,15 @@ pub(crate) fn is_agent() -> bool {
 }
 
 impl Controller {
-    /// The controller of this process's world, with the devices of all agents.
+    /// The controller of this process's world, with the devices of all agents. One that gives no sign of life for
+    /// longer than `limit` is lost.
     ///
     /// # Errors
     /// If this process is in none, or an agent does not say what it has.
-    pub fn start() -> Result<(&'static Controller, Vec<RankDevice>), Unavailable> {
+    pub fn start(limit: Duration) -> Result<(&'static Controller, Vec<RankDevice>), Unavailable> {
         let transport = endpoint(false).map_err(Unavailable)?;
+        let agents: Vec<Peer> = (1..transport.peers() as u32).map(Peer).collect();
+        let transport = Detector::new(transport, limit, &agents);
         let controller: &'static Controller = Box::leak(Box::new(Controller {
             transport,
             calls: Calls::new(),
@@ -108,10 +101,10 @@ impl Controller {
         let thread = std::thread::Builder::new().name("flash-ranks".to_owned());
         let started = thread.spawn(|| controller.take_unawaited());
         started.map_err(|error| Unavailable(format!("a thread for the answers of agents: {error}")))?;
-        let agents = (1..controller.transport.peers() as u32).map(Peer);
         let hello = Request::Hello { version: wire::VERSION, abi: [ABI_MAJOR, ABI_MINOR] };
         // All of them at once: each takes a while to start.
-        let asked: Vec<_> = agents.map(|agent| (agent, controller.begin(agent, &hello))).collect();
+        let asked: Vec<_> =
+            agents.into_iter().map(|agent| (agent, controller.begin(agent, &hello))).collect();
         let until = Instant::now() + START;
         let mut devices = Vec::new();
         for (agent, number) in asked {

@@ -1,6 +1,7 @@
 //! An implementation as it travels: what identifies it, and its text or binary. A function of the CPU does not
 //! travel: the agent has it in its own program or plugins.
 
+use super::Attribute;
 use flash_backend::abi::{self, Attr, Implementation, Str};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -17,8 +18,7 @@ pub(crate) struct ImplementationImage<'a> {
     pub descriptor: Cow<'a, str>,
     pub cpu_features: Cow<'a, str>,
     pub definition: Cow<'a, str>,
-    /// Name, value as JSON, and whether an unknown one must be refused.
-    pub attributes: Vec<(Cow<'a, str>, Cow<'a, str>, bool)>,
+    pub attributes: Vec<Attribute<'a>>,
     pub payload: Cow<'a, [u8]>,
     /// It has a function of the CPU.
     pub runs_function: bool,
@@ -68,7 +68,7 @@ impl ImplementationImage<'_> {
     /// One that lives for ever, for a device that takes text or a binary.
     pub fn leak(&self) -> &'static Implementation {
         let text = |text: &str| Str::new(text.to_owned().leak());
-        let attribute = |(key, value, required): &(Cow<'_, str>, Cow<'_, str>, bool)| Attr {
+        let attribute = |(key, value, required): &Attribute<'_>| Attr {
             key: text(key),
             value: text(value),
             required: u32::from(*required),

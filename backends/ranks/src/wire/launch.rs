@@ -4,7 +4,7 @@
 //! element that a launch may touch by its arguments lies in the buffer that it is said to be in. What follows
 //! from a proof of the controller, such as that no two items write one element, is taken over.
 
-use super::{Shape, bad};
+use super::{Attribute, Shape, bad};
 use flash_backend::abi::space::{
     BARRIER_LIST, DIM_AFFINE, DIM_VALUES, LOOP_FULL, LOOP_GROUP, LOOP_MEMBER, LOOP_REVERSED, Loop, Space,
     SpaceDim,
@@ -28,8 +28,7 @@ pub(crate) struct LaunchImage<'a> {
     space: SpaceImage<'a>,
     #[serde(borrow)]
     args: SmallVec<[ArgImage<'a>; 8]>,
-    /// Name, value as JSON, and whether an unknown one must be refused.
-    attributes: SmallVec<[(Cow<'a, str>, Cow<'a, str>, bool); 2]>,
+    attributes: SmallVec<[Attribute<'a>; 2]>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -131,12 +130,11 @@ impl<'a> LaunchImage<'a> {
 impl<'a> SpaceImage<'a> {
     fn of(space: SpaceRef<'a>) -> SpaceImage<'a> {
         let raw = space.raw();
-        // SAFETY: a space has lists as the kinds of its dimensions and loops say, which live for the launch.
-        let dim = |dim: &SpaceDim| DimImage {
-            start: dim.start,
-            step: dim.step,
-            count: dim.count,
-            values: if dim.kind == DIM_VALUES { unsafe { list(dim.values, dim.count) } } else { None },
+        let dim = |dim: &SpaceDim| {
+            let values = if dim.kind == DIM_VALUES { dim.values } else { std::ptr::null() };
+            // SAFETY: a space has lists as the kinds of its dimensions and loops say, which live for the launch.
+            let values = unsafe { list(values, dim.count) };
+            DimImage { start: dim.start, step: dim.step, count: dim.count, values }
         };
         let (dims, loops) = (space.dims(), space.loops());
         let one = |at: &Loop| {

@@ -61,8 +61,12 @@ impl Head {
     }
 }
 
+/// An attribute: name, value as JSON, and whether an unknown one must be refused.
+pub(crate) type Attribute<'a> = (Cow<'a, str>, Cow<'a, str>, bool);
+
 /// What a controller asks an agent to do. `device` is the agent's number of one.
 #[derive(Debug, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant)] // a launch is written and read without an allocation
 pub(crate) enum Request<'a> {
     /// The first one: which version is spoken, and which devices the agent has.
     Hello {
