@@ -21,8 +21,9 @@ mod sealed {
 /// fn half_of_root<T: Real>(x: T) -> T {
 ///     T::of(0.5) * x.sqrt()
 /// }
+/// # fn main() {
 /// assert_eq!(half_of_root(16.0_f32), 2.0);
-/// # fn main() {}
+/// # }
 /// ```
 pub trait Real:
     Element
