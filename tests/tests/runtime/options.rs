@@ -300,10 +300,10 @@ fn a_profile_whose_function_panics_loses_that_record_alone() {
         let call = counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         assert!(call > 0, "{} is not recorded", launch.kernel);
     });
-    let (rt, log) = (cpu().options(&profile), FlashMemory::<u64>::zeroed(7));
+    let (rt, log) = (cpu().options(&profile), FlashMemory::<u64>::zeroed(19));
     for _ in 0..3 {
         rt.submit(Trace::of(&log)).exec([2, 3]).unwrap();
-        assert_eq!(log.read().unwrap().len(), 7);
+        assert_eq!(log.read().unwrap().len(), 19);
     }
     assert!(calls.load(std::sync::atomic::Ordering::Relaxed) >= 3);
     assert!(profile.take().is_empty());
