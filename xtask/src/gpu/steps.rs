@@ -25,7 +25,7 @@ const PUBLISHED: [f64; 10] =
 const CONFORMANCE: u64 = 40;
 const ENERGY: u64 = 15;
 const CHECKED: u64 = 15;
-const SANITIZER: u64 = 40;
+const SANITIZER: u64 = 30;
 
 /// The ways to compute the ten energies: a name, and the options of `nbody`.
 const ENERGIES: [(&str, &[&str]); 3] = [
@@ -51,7 +51,7 @@ const OF_SOURCES: [(&str, &str); 5] = [
 ];
 
 /// Programs of tests, and their seconds; and the seconds of one of their tests.
-const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 80), (kit::TESTS[1], 90), (kit::TESTS[2], 40)];
+const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 40), (kit::TESTS[1], 70), (kit::TESTS[2], 40)];
 const TEST: u64 = 60;
 
 /// Tests that run at once, each in a process of its own: most of their time they make the driver ready, or
@@ -60,7 +60,7 @@ const AT_ONCE: usize = 8;
 
 /// Benchmarks, their arguments, and their seconds.
 const BENCHMARKS: [(&str, &[&str], u64); 2] =
-    [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 60)];
+    [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 130)];
 
 /// Checks of `compute-sanitizer`, their options, and the checks of the suite: by their names, or all. Some
 /// queries of the backend to the driver are calls that fail, such as for the parameter after the last one, and
