@@ -172,14 +172,15 @@ enum Command {
     /// Run a program whose runtime key RANK has the devices of other processes.
     ///
     /// Starts the program as so many processes of this machine, and divides the processors among them; where
-    /// there are more processes than processors, these are shared. The first process, rank 0, runs the program.
-    /// Each other one becomes an agent when its program asks for its first runtime: it serves its devices to
-    /// rank 0, and ends with it. RANK is all devices of all agents, RANK:2 those of rank 2, RANK:2/ALL_CPU:0
-    /// one of them, RANK:gpu all of a class; ALL_ACCEL are the best devices of all ranks, rank 0's too.
+    /// there are more processes than processors, these are shared. The first process, rank 0, runs the
+    /// program. Each other one becomes an agent when its program asks for its first runtime: it serves its
+    /// devices to rank 0, and ends with it. RANK is all devices of all agents, RANK:2 those of rank 2,
+    /// RANK:2/ALL_CPU:0 one of them, RANK:gpu all of a class; ALL_ACCEL are the best devices of all ranks,
+    /// rank 0's too.
     ///
-    /// What agents print comes out with what the program prints: what a program does before its first runtime,
-    /// each of them does. Arrays are in memory that all share. An agent that ends early is reported; what ran
-    /// on it fails.
+    /// What agents print comes out with what the program prints: what a program does before its first
+    /// runtime, each of them does. Arrays are in memory that all share. An agent that ends early is reported;
+    /// what ran on it fails.
     ///
     /// Exit status: the program's, or 128 and the signal that ended it.
     Run {

@@ -1,5 +1,5 @@
-//! `flash run`: starts a program as several processes of one world. The first runs it; the others become agents,
-//! which serve their devices to it, and end with it.
+//! `flash run`: starts a program as several processes of one world. The first runs it; the others become
+//! agents, which serve their devices to it, and end with it.
 
 use anyhow::{Context, Result, ensure};
 use flash_net::{Peer, World};

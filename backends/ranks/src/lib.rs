@@ -2,11 +2,11 @@
 //! serve their devices to it.
 //!
 //! `flash run -n 4 -- PROGRAM` starts four processes of one program: the first runs it, and the others become
-//! agents when the program asks for its first runtime. `RANK` selects all devices of all agents, `RANK:3` those
-//! of the third, `RANK:3/NVIDIA_GPU:0` one of them, and `RANK:gpu` all of a class.
+//! agents when the program asks for its first runtime. `RANK` selects all devices of all agents, `RANK:3`
+//! those of the third, `RANK:3/NVIDIA_GPU:0` one of them, and `RANK:gpu` all of a class.
 //!
-//! The controller's directory of arrays is the only one. An agent's memory is one more place for them, an agent
-//! knows of buffers and launches alone, and decides nothing. See `docs/ranks.md`.
+//! The controller's directory of arrays is the only one. An agent's memory is one more place for them, an
+//! agent knows of buffers and launches alone, and decides nothing. See `docs/ranks.md`.
 
 mod agent;
 mod controller;

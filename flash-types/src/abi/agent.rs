@@ -10,7 +10,8 @@ pub const AGENT_EXTENSION: &str = "agent";
 pub struct Agent {
     /// Size of this struct in the backend.
     pub struct_size: u32,
-    /// 1 if this process was started as an agent: it is to serve its devices, and not to go on with its program.
+    /// 1 if this process was started as an agent: it is to serve its devices, and not to go on with its
+    /// program.
     pub is_agent: u32,
     /// Serves the devices of the host's registry until the process that uses them has gone or says that it is
     /// done; then the process is to end. The host calls it once, from a thread that holds nothing, before the

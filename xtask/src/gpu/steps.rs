@@ -63,9 +63,9 @@ const BENCHMARKS: [(&str, &[&str], u64); 2] =
     [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 130)];
 
 /// Checks of `compute-sanitizer`, their options, and the checks of the suite: by their names, or all. Some
-/// queries of the backend to the driver are calls that fail, such as for the parameter after the last one, and
-/// it checks every result: errors of calls are no findings. A race in shared memory is looked for in what uses
-/// that, since all of it takes minutes.
+/// queries of the backend to the driver are calls that fail, such as for the parameter after the last one,
+/// and it checks every result: errors of calls are no findings. A race in shared memory is looked for in what
+/// uses that, since all of it takes minutes.
 const SANITIZERS: [(&str, &[&str], &str); 2] =
     [("memcheck", &["--report-api-errors", "no"], ""), ("racecheck", &[], "phase")];
 

@@ -459,8 +459,8 @@ pub(super) struct Copy {
 impl Copy {
     pub fn run(&self) -> Result<(), Failure> {
         let copy = self.device.api.copy_box.ok_or_else(|| missing("copy_box"))?;
-        // SAFETY: both boxes lie in their buffers, which are kept; nothing is waited for, and the call returns
-        // when it is done.
+        // SAFETY: both boxes lie in their buffers, which are kept; nothing is waited for, and the call
+        // returns when it is done.
         outcome(unsafe {
             copy(self.device.raw, self.from, self.to, &self.shape, std::ptr::null(), 0, std::ptr::null_mut())
         })

@@ -1,8 +1,8 @@
 //! The agent's side: a process that serves its devices to a controller.
 //!
 //! One thread takes requests and answers them. What may take long it gives to the device's worker thread: a
-//! launch, unless its kernel is known to be short and the worker is idle; a copy, and what compiles. So it always
-//! hears of launches that are to stop, and that the controller has gone. Answers come from any thread.
+//! launch, unless its kernel is known to be short and the worker is idle; a copy, and what compiles. So it
+//! always hears of launches that are to stop, and that the controller has gone. Answers come from any thread.
 //!
 //! An agent ends with its controller. Nothing of a device outlives it.
 

@@ -1,8 +1,8 @@
 //! Requests that wait for their answers.
 //!
-//! A fixed number of entries is the credit of all agents together: a thread that finds none free takes answers
-//! until there is one. An entry belongs to whoever sent its request until it has taken the outcome, or has left
-//! it; its number changes with every request, so that a late answer finds nothing.
+//! A fixed number of entries is the credit of all agents together: a thread that finds none free takes
+//! answers until there is one. An entry belongs to whoever sent its request until it has taken the outcome,
+//! or has left it; its number changes with every request, so that a late answer finds nothing.
 
 use crate::wire::Lent;
 use flash_backend::Failure;

@@ -1,7 +1,7 @@
 //! Memory of agents' devices.
 //!
-//! *Shared* memory is this process's part of what the processes of the host share. The agents' devices that work
-//! in the host's memory work in it; handles are addresses of this process. Of other memories handles are
+//! *Shared* memory is this process's part of what the processes of the host share. The agents' devices that
+//! work in the host's memory work in it; handles are addresses of this process. Of other memories handles are
 //! numbers; what goes to them from memory that is not shared goes through two blocks that are.
 
 use super::calls::Reply;

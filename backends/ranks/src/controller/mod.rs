@@ -80,8 +80,8 @@ pub(crate) fn is_agent() -> bool {
 }
 
 impl Controller {
-    /// The controller of this process's world, with the devices of all agents. One that gives no sign of life for
-    /// longer than `limit` is lost.
+    /// The controller of this process's world, with the devices of all agents. One that gives no sign of life
+    /// for longer than `limit` is lost.
     ///
     /// # Errors
     /// If this process is in none, or an agent does not say what it has.

@@ -1,5 +1,5 @@
-//! An implementation as it travels: what identifies it, and its text or binary. A function of the CPU does not
-//! travel: the agent has it in its own program or plugins.
+//! An implementation as it travels: what identifies it, and its text or binary. A function of the CPU does
+//! not travel: the agent has it in its own program or plugins.
 
 use super::Attribute;
 use flash_backend::abi::{self, Attr, Implementation, Str};

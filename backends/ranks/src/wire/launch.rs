@@ -132,7 +132,8 @@ impl<'a> SpaceImage<'a> {
         let raw = space.raw();
         let dim = |dim: &SpaceDim| {
             let values = if dim.kind == DIM_VALUES { dim.values } else { std::ptr::null() };
-            // SAFETY: a space has lists as the kinds of its dimensions and loops say, which live for the launch.
+            // SAFETY: a space has lists as the kinds of its dimensions and loops say, which live for the
+            // launch.
             let values = unsafe { list(values, dim.count) };
             DimImage { start: dim.start, step: dim.step, count: dim.count, values }
         };

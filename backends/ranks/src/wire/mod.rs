@@ -1,12 +1,12 @@
 //! What controller and agents say to each other.
 //!
 //! The controller asks, an agent answers; each request but [`Request::Cancel`] and [`Request::Bye`] has one
-//! answer with its number. A frame is a [`Head`] and a body in `postcard`'s format. A body that is too long for
-//! a frame lies in the sender's part of the shared memory, where it stays until the answer has come, or until
-//! the controller has said [`Request::Read`].
+//! answer with its number. A frame is a [`Head`] and a body in `postcard`'s format. A body that is too long
+//! for a frame lies in the sender's part of the shared memory, where it stays until the answer has come, or
+//! until the controller has said [`Request::Read`].
 //!
-//! Nothing that comes is trusted: numbers are looked up, ranges are checked against what they lie in, texts are
-//! UTF-8. Who decodes gets an error that says what was expected and found.
+//! Nothing that comes is trusted: numbers are looked up, ranges are checked against what they lie in, texts
+//! are UTF-8. Who decodes gets an error that says what was expected and found.
 
 mod image;
 mod launch;
@@ -229,7 +229,8 @@ pub(crate) struct Lent {
 /// Where a sender writes bodies before they are sent.
 pub(crate) type Scratch = [u8; MAX_FRAME - HEAD];
 
-/// Sends a message. A body that is too long for a frame stays in this process's memory: the result says where.
+/// Sends a message. A body that is too long for a frame stays in this process's memory: the result says
+/// where.
 ///
 /// # Errors
 /// Those of [`Transport::post_parts`]; nothing was sent then, and nothing is lent.
@@ -262,8 +263,8 @@ pub(crate) fn send(
     }
 }
 
-/// The body of a frame: the rest of it, or what lies in the sender's memory, of which this is a copy, with its
-/// offset there.
+/// The body of a frame: the rest of it, or what lies in the sender's memory, of which this is a copy, with
+/// its offset there.
 ///
 /// # Errors
 /// A place outside that memory, or one that is larger than `most`.
