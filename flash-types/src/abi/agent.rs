@@ -13,8 +13,8 @@ pub struct Agent {
     /// 1 if this process was started as an agent: it is to serve its devices, and not to go on with its
     /// program.
     pub is_agent: u32,
-    /// Serves the devices of the host's registry until the process that uses them has gone or says that it is
-    /// done; then the process is to end. The host calls it once, from a thread that holds nothing, before the
-    /// program gets its first runtime.
+    /// Serves the devices of the host's registry until the process that uses them has gone; then this process
+    /// is to end. The host calls it once, from a thread that holds nothing, before the program gets its first
+    /// runtime.
     pub serve: Option<unsafe extern "C" fn() -> *mut Error>,
 }

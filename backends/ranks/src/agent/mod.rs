@@ -16,7 +16,6 @@ use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure};
 use flash_net::{NetError, Peer, Progress, SharedMemory, SharedTransport, Transport};
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +36,7 @@ pub(crate) struct Agent {
     lent: Mutex<HashSet<u64>>,
 }
 
-/// Serves the devices of this process's registry until the controller has gone or says that it is done.
+/// Serves the devices of this process's registry until the controller has gone.
 ///
 /// # Errors
 /// If this process is in no world, or the controller is of another version.
@@ -57,7 +56,8 @@ pub(crate) fn serve() -> Result<(), Failure> {
         running: Mutex::default(),
         lent: Mutex::default(),
     }));
-    agent.run()
+    agent.run();
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,7 +72,7 @@ struct Frames {
 }
 
 impl Agent {
-    fn run(&'static self) -> Result<(), Failure> {
+    fn run(&'static self) {
         let mut frames = Frames::default();
         loop {
             let ticket = self.transport.ticket();
@@ -86,39 +86,28 @@ impl Agent {
             });
             let mut begin = 0;
             for end in frames.ends.drain(..) {
-                if let ControlFlow::Break(outcome) = self.take(&frames.bytes[begin..end]) {
-                    return outcome;
-                }
+                self.take(&frames.bytes[begin..end]);
                 begin = end;
             }
             if !matches!(progress, Progress::Some) {
                 if self.transport.lost(CONTROLLER).is_some() {
-                    return Ok(());
+                    return;
                 }
                 self.transport.wait(ticket, None);
             }
         }
     }
 
-    fn take(&'static self, frame: &[u8]) -> ControlFlow<Result<(), Failure>> {
-        let Ok((head, rest)) = Head::split(frame) else { return ControlFlow::Continue(()) };
+    fn take(&'static self, frame: &[u8]) {
+        let Ok((head, rest)) = Head::split(frame) else { return };
         if head.kind != Kind::Request {
-            return ControlFlow::Continue(());
+            return;
         }
-        let done = wire::body(&self.transport, CONTROLLER, head, rest).and_then(|(body, _)| {
-            // What is asked for borrows the body.
-            Ok(match wire::decode(&body)? {
-                Request::Bye => ControlFlow::Break(Ok(())),
-                request => {
-                    self.serve(head.number, request)?;
-                    ControlFlow::Continue(())
-                }
-            })
-        });
-        done.unwrap_or_else(|failure| {
+        let body = wire::body(&self.transport, CONTROLLER, head, rest);
+        // What is asked for borrows the body.
+        if let Err(failure) = body.and_then(|(body, _)| self.serve(head.number, wire::decode(&body)?)) {
             self.answer_failure(head.number, &failure);
-            ControlFlow::Continue(())
-        })
+        }
     }
 
     /// Does what is asked, or begins it. An error is the answer.
@@ -203,7 +192,6 @@ impl Agent {
                     let _ = heap.free(offset);
                 }
             }
-            Request::Bye => {}
         }
         Ok(())
     }

@@ -29,6 +29,15 @@ pub(crate) enum Reply {
 pub(crate) type Outcome = Result<Reply, Failure>;
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
+/// What is to be done when an answer has come.
+#[derive(Default)]
+pub(crate) struct Settled {
+    /// To be called by a thread that holds nothing.
+    pub callbacks: Vec<Callback>,
+    pub lent: Option<Lent>,
+    pub was_unawaited: bool,
+}
+
 pub(crate) struct Calls {
     entries: Box<[Entry]>,
     /// Where to look for a free one next.
@@ -55,6 +64,8 @@ struct Inner {
     outcome: Option<Outcome>,
     callbacks: Vec<Callback>,
     lent: Option<Lent>,
+    /// No thread may be waiting for it.
+    is_unawaited: bool,
     /// No one wants the outcome.
     is_left: bool,
 }
@@ -113,26 +124,36 @@ impl Calls {
         entry.state.store(FREE, Release);
     }
 
-    /// An answer has come. Returns what is to be called now, and what was lent. Nothing for a number that no
-    /// request to that agent has.
-    pub fn settle(&self, number: Number, from: Peer, outcome: Outcome) -> (Vec<Callback>, Option<Lent>) {
+    /// An answer has come. A number that no request to that agent has brings nothing about.
+    pub fn settle(&self, number: Number, from: Peer, outcome: Outcome) -> Settled {
         let entry = self.entry(number);
         let mut inner = entry.lock();
         let is_it = entry.state.load(Acquire) == TAKEN
             && inner.to == Some(from)
             && inner.number == number.0 / ENTRIES as u32;
         if !is_it {
-            return (Vec::new(), None);
+            return Settled::default();
         }
-        let lent = inner.lent.take();
+        let settled = Settled {
+            callbacks: std::mem::take(&mut inner.callbacks),
+            lent: inner.lent.take(),
+            was_unawaited: inner.is_unawaited,
+        };
         if inner.is_left {
             self.free(entry, inner);
-            return (Vec::new(), lent);
+            return settled;
         }
         inner.outcome = Some(outcome);
-        let callbacks = std::mem::take(&mut inner.callbacks);
         entry.state.store(ANSWERED, Release);
-        (callbacks, lent)
+        settled
+    }
+
+    /// Notes that no thread may be waiting for an answer. False: it has come.
+    pub fn is_unawaited(&self, number: Number) -> bool {
+        let entry = self.entry(number);
+        let mut inner = entry.lock();
+        inner.is_unawaited = entry.state.load(Acquire) != ANSWERED;
+        inner.is_unawaited
     }
 
     /// True if the answer has come.
@@ -224,8 +245,10 @@ mod tests {
         assert!(calls.on_answer(all[0], Box::new(move || sees.store(true, Relaxed))).is_none());
         calls.leave(all[1]);
         assert!(calls.take(agent).is_none());
-        let (callbacks, _) = calls.settle(all[0], agent, Ok(Reply::Yes(true)));
-        callbacks.into_iter().for_each(|callback| callback());
+        assert!(calls.is_unawaited(all[0]));
+        let settled = calls.settle(all[0], agent, Ok(Reply::Yes(true)));
+        assert!(settled.was_unawaited && !calls.is_unawaited(all[0]));
+        settled.callbacks.into_iter().for_each(|callback| callback());
         assert!(called.load(Relaxed));
         assert!(calls.on_answer(all[0], Box::new(|| ())).is_some());
         calls.settle(all[1], agent, Ok(Reply::Yes(true)));

@@ -1,7 +1,8 @@
 //! The controller's side: the world that it is in, the agents and their devices, and what is asked of them.
 //!
 //! Threads that wait take the frames that have come, for themselves and for others. While something is in
-//! flight that no thread waits for, a thread of this module's does; else it sleeps.
+//! flight that no thread waits for, a thread of this module's does; else it sleeps. Callbacks of the host are
+//! called by that thread or by another of this module's: a thread that waits may hold what they need.
 
 mod calls;
 mod device;
@@ -12,13 +13,14 @@ pub use device::RankDevice;
 use crate::wire::{self, Answer, Head, Kind, Request};
 use calls::{Callback, Calls, Number, Outcome, Reply};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
+use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
 use flash_net::{Detector, NetError, Peer, Progress, SharedTransport, Transport, World};
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
 };
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the agents of a world have to say what they have.
@@ -37,6 +39,8 @@ pub(crate) struct Controller {
     /// Wakes the thread that takes their answers.
     asleep: Mutex<()>,
     wanted: Condvar,
+    /// Calls the host's callbacks that came to other threads.
+    caller: Worker,
     /// Launches that no thread may be waiting for, and their flags, until they were told to stop or are over.
     stoppable: Mutex<Vec<Stoppable>>,
 }
@@ -96,6 +100,7 @@ impl Controller {
             unawaited: AtomicUsize::new(0),
             asleep: Mutex::new(()),
             wanted: Condvar::new(),
+            caller: Worker::new("flash-ranks-done"),
             stoppable: Mutex::default(),
         }));
         let thread = std::thread::Builder::new().name("flash-ranks".to_owned());
@@ -240,21 +245,28 @@ impl Controller {
 
     /// Takes answers that have come. True if there was any.
     fn take(&self) -> bool {
-        // Neither is done while frames are taken: both may send some.
+        let callbacks = self.take_answers();
+        let any = callbacks.is_some();
+        callbacks.into_iter().flatten().for_each(|callback| self.caller.run(callback));
+        any
+    }
+
+    /// The same; gives the callbacks of the host. `None`: no answer has come.
+    fn take_answers(&self) -> Option<Vec<Callback>> {
+        // What frames bring about is done when they are taken, since it may send some.
         let (mut callbacks, mut read) = (Vec::new(), Vec::new());
         let progress = self.transport.progress(&mut |from, frame| {
-            let (called, offset) = self.answered(from, frame);
-            callbacks.extend(called);
+            let (settled, offset) = self.answered(from, frame);
+            callbacks.extend(settled);
             read.extend(offset.map(|offset| (from, offset)));
         });
         if !matches!(progress, Progress::Some) {
-            return false;
+            return None;
         }
         // They may be what other threads wait for.
         self.transport.wake();
         read.into_iter().for_each(|(from, offset)| self.tell(from, &Request::Read { offset }));
-        call_all(callbacks);
-        true
+        Some(callbacks)
     }
 
     /// What is to be called, and the place of a body in the agent's memory.
@@ -267,21 +279,36 @@ impl Controller {
             Ok((body, offset)) => (reply(&body), offset),
             Err(failure) => (Err(failure), None),
         };
-        let (callbacks, lent) = self.calls.settle(Number(head.number), from, outcome);
-        lent.into_iter().for_each(|lent| self.take_back(lent));
-        (callbacks, offset)
+        (self.settle(Number(head.number), from, outcome), offset)
+    }
+
+    /// Ends a request. What the host wants to be called comes back.
+    fn settle(&self, number: Number, from: Peer, outcome: Outcome) -> Vec<Callback> {
+        // Before the answer is seen: the host may free the flag of a launch then.
+        self.stoppable().retain(|launch| launch.number != number);
+        let settled = self.calls.settle(number, from, outcome);
+        settled.lent.into_iter().for_each(|lent| self.take_back(lent));
+        if settled.was_unawaited {
+            self.unawaited.fetch_sub(1, SeqCst);
+        }
+        settled.callbacks
+    }
+
+    fn stoppable(&self) -> MutexGuard<'_, Vec<Stoppable>> {
+        self.stoppable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers for agents that have gone.
     fn settle_losses(&self) {
         for agent in (1..self.transport.peers() as u32).map(Peer) {
             let Some(loss) = self.transport.lost(agent) else { continue };
-            for number in self.calls.to(agent) {
-                let (callbacks, lent) = self.calls.settle(number, agent, Err(wire::gone(&loss)));
-                lent.into_iter().for_each(|lent| self.take_back(lent));
+            let lost = self.calls.to(agent).into_iter();
+            let callbacks: Vec<_> =
+                lost.map(|number| self.settle(number, agent, Err(wire::gone(&loss)))).collect();
+            if !callbacks.is_empty() {
                 self.transport.wake();
-                call_all(callbacks);
             }
+            callbacks.into_iter().flatten().for_each(|callback| self.caller.run(callback));
         }
     }
 
@@ -309,7 +336,10 @@ impl Controller {
             }
             drop(lock);
             let ticket = self.transport.ticket();
-            if !self.take() {
+            if let Some(callbacks) = self.take_answers() {
+                // Each is of another owner, and this thread holds nothing.
+                callbacks.into_iter().for_each(|callback| drop(caught(callback)));
+            } else {
                 self.settle_losses();
                 let looks = self.stop_launches();
                 if self.unawaited.load(Acquire) > 0 {
@@ -322,7 +352,7 @@ impl Controller {
     /// Tells agents of launches that are to stop. True if there are others that may be.
     fn stop_launches(&self) -> bool {
         let mut told = Vec::new();
-        let mut all = self.stoppable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.stoppable();
         // SAFETY: flags of launches that are not over: they leave the list before.
         all.retain(|launch| match unsafe { is_stopped(launch.flag) } {
             true => {
@@ -335,25 +365,6 @@ impl Controller {
         drop(all);
         told.into_iter().for_each(|(to, number)| self.tell(to, &Request::Cancel { number: number.0 }));
         looks
-    }
-
-    /// An answer that no thread may be waiting for is under way, until [`is_over`](Self::is_over).
-    fn leave_to_thread(&self) {
-        if self.unawaited.fetch_add(1, SeqCst) == 0 {
-            drop(self.asleep.lock().unwrap_or_else(PoisonError::into_inner));
-            self.wanted.notify_one();
-        }
-    }
-
-    fn is_over(&self) {
-        self.unawaited.fetch_sub(1, SeqCst);
-    }
-}
-
-fn call_all(callbacks: Vec<Callback>) {
-    for callback in callbacks {
-        // Each is of another owner.
-        let _ = caught(callback);
     }
 }
 
@@ -377,18 +388,17 @@ pub(crate) struct Asked {
 impl Asked {
     /// `stop`: NULL, or the flag of a launch, which lives until that is over.
     fn new(controller: &'static Controller, to: Peer, number: Number, stop: *const u32) -> Asked {
-        let stoppable = move || controller.stoppable.lock().unwrap_or_else(PoisonError::into_inner);
         if !stop.is_null() {
-            stoppable().push(Stoppable { to, number, flag: stop });
+            controller.stoppable().push(Stoppable { to, number, flag: stop });
         }
-        controller.leave_to_thread();
-        // The first callback: the host may free the flag in the next.
-        let over = Box::new(move || {
-            stoppable().retain(|launch| launch.number != number);
-            controller.is_over();
-        });
-        if let Some(over) = controller.calls.on_answer(number, over) {
-            over();
+        let before = controller.unawaited.fetch_add(1, SeqCst);
+        if !controller.calls.is_unawaited(number) {
+            // The answer has come.
+            controller.stoppable().retain(|launch| launch.number != number);
+            controller.unawaited.fetch_sub(1, SeqCst);
+        } else if before == 0 {
+            drop(controller.asleep.lock().unwrap_or_else(PoisonError::into_inner));
+            controller.wanted.notify_one();
         }
         Asked { controller, to, number }
     }
