@@ -219,11 +219,15 @@ impl Parent {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let mut watched = socket.try_clone()?;
         let (take, taken) = std::sync::mpsc::channel();
+        let (begun, begins) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("flash-parent".into()).spawn(move || {
+            let _ = begun.send(());
             // Its end closes when it ends.
             while watched.read_exact(&mut [0]).is_ok() && take.send(()).is_ok() {}
             leave(1);
         })?;
+        // A thread that starts while the loader is in the constructor of a plugin waits until that has ended.
+        let _ = begins.recv();
         Ok(Parent { socket, taken, process: std::process::id() })
     }
 

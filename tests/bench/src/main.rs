@@ -18,6 +18,7 @@ mod overhead;
 mod partition;
 mod peers;
 mod portability;
+mod ranks;
 mod report;
 mod stats;
 mod stream;
@@ -37,7 +38,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 11] = [
+const BENCHMARKS: [(&str, Measure); 12] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
     ("async", |peers, _| asynchronous::rows(peers)),
     ("tasks", |peers, _| tasks::rows(peers)),
@@ -54,6 +55,7 @@ const BENCHMARKS: [(&str, Measure); 11] = [
         )
     }),
     ("partition", |peers, _| partition::rows(peers)),
+    ("ranks", |_, _| ranks::rows()),
     ("opencl", |peers, _| opencl::rows(peers)),
     ("gpu", |peers, _| gpu::rows(peers)),
 ];

@@ -82,12 +82,13 @@ fn the_table_shows_plugins_reasons_devices_and_kernels() {
     let text = stdout(&output);
     assert!(output.status.success(), "{text}");
     for part in [
-        "ALL_CPU   available  embedded\n",
-        "MY_ACCEL  available  ",
+        "ALL_CPU   available    embedded\n",
+        "RANK      unavailable  embedded\n",
+        "MY_ACCEL  available    ",
         "(my-accel 1.0)",
-        "-         available  ",
+        "-         available    ",
         "(my-kernels 2.1)",
-        "-         refused    ",
+        "-         refused      ",
         "    expected a shared library (ELF), found a text file\n",
         "for tests, never part of a group",
         "one thread, in C",

@@ -1,0 +1,118 @@
+//! A launch on the processors of another process, beside the same in this process. Two processes of this
+//! program make a world, each with a processor of its own where there are two.
+
+use crate::dispatch::{memories, per_call};
+use crate::kernels::{Empty, Grind};
+use crate::stats::{REPEATS, Row, pair};
+use anyhow::{Context, Result, ensure};
+use flash::{FlashMemory, RuntimeObj, get_runtime};
+use flash_net::{Member, Peer, World};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The name of the part that each process of the world runs.
+pub const CHILD: &str = "ranks";
+
+/// Launches of a turn.
+const LAUNCHES: usize = 2000;
+/// Launches of a chain.
+const CHAIN: usize = 1000;
+/// Elements of the array that moves: 1 MiB.
+const ELEMENTS: usize = 1 << 17;
+
+/// All rows, from a world of two.
+pub fn rows() -> Result<Vec<Row>> {
+    let member = |name: &str| Member { name: name.into(), cpus: Vec::new() };
+    let world = World::create(&[member("rank 0"), member("rank 1")])?;
+    let process = |rank: u32| -> Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--child", CHILD]).env("FLASH_CPU_THREADS", "1");
+        world.inherit(&mut command, Peer(rank))?;
+        // SAFETY: between fork and exec the closure makes one system call.
+        unsafe { command.pre_exec(move || keep_to(rank as usize)) };
+        Ok(command)
+    };
+    let mut agent = process(1)?.stdout(Stdio::null()).spawn().context("the agent does not start")?;
+    let output = process(0)?.stderr(Stdio::inherit()).output();
+    let ended = agent.wait();
+    let output = output.context("the controller does not start")?;
+    ensure!(output.status.success(), "the controller failed: {}", output.status);
+    ensure!(ended?.success(), "the agent failed");
+    serde_json::from_slice(&output.stdout).context("the controller's rows")
+}
+
+/// Keeps the calling process to one processor, if there is one of that number. A refusal is no error.
+fn keep_to(cpu: usize) -> io::Result<()> {
+    // SAFETY: a set is an array of bits; the call reads it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+    Ok(())
+}
+
+/// One process of the world: the agent serves, and the controller prints the rows.
+pub fn measure() -> Result<()> {
+    let (local, remote) = (get_runtime("ALL_CPU")?, get_runtime("RANK")?);
+    let rows = [launch(&local, &remote)?, chain(&local, &remote)?, array(&local, &remote)?];
+    println!("{}", serde_json::to_string(&rows)?);
+    Ok(())
+}
+
+fn launch(local: &RuntimeObj, remote: &RuntimeObj) -> Result<Row> {
+    let [ours, theirs] = [memories(), memories()];
+    let one = |rt: &RuntimeObj, [x, y, z]: &[FlashMemory<f32>; 3]| {
+        per_call(LAUNCHES, || {
+            rt.submit(Empty::of(1.0, x, y, z)).exec([1usize]).expect("an empty kernel runs")
+        })
+    };
+    Ok(pair(
+        "blocking launch of an empty kernel on an agent, against the same in this process",
+        "ns",
+        REPEATS,
+        || one(remote, &ours),
+        Some(&mut || one(local, &theirs)),
+        Duration::ZERO,
+    ))
+}
+
+fn chain(local: &RuntimeObj, remote: &RuntimeObj) -> Result<Row> {
+    let [ours, theirs] = [memories(), memories()];
+    let one = |rt: &RuntimeObj, [x, y, z]: &[FlashMemory<f32>; 3]| {
+        let mut chain = rt.pipeline();
+        for _ in 0..CHAIN {
+            chain = chain.submit(Empty::of(1.0, x, y, z)).defer([1usize]);
+        }
+        per_call(1, || chain.exec().expect("a chain runs")) / CHAIN as f64
+    };
+    Ok(pair(
+        "chain of 1,000 on an agent, per kernel, against the same in this process",
+        "ns",
+        REPEATS,
+        || one(remote, &ours),
+        Some(&mut || one(local, &theirs)),
+        Duration::ZERO,
+    ))
+}
+
+fn array(local: &RuntimeObj, remote: &RuntimeObj) -> Result<Row> {
+    let arrays = || (FlashMemory::<f64>::zeroed(ELEMENTS), FlashMemory::<f64>::zeroed(1));
+    let [ours, theirs] = [arrays(), arrays()];
+    let one = |rt: &RuntimeObj, (from, to): &(FlashMemory<f64>, FlashMemory<f64>)| {
+        per_call(20, || {
+            from.write().expect("nothing else uses it")[0] += 1.0;
+            rt.submit(Grind::of(0, from, to)).exec([1usize]).expect("a kernel runs");
+        }) / 1e3
+    };
+    Ok(pair(
+        "array of 1 MiB that the host has written, to a kernel of an agent, against one in this process",
+        "us",
+        REPEATS,
+        || one(remote, &ours),
+        Some(&mut || one(local, &theirs)),
+        Duration::ZERO,
+    ))
+}
