@@ -49,7 +49,7 @@ fn devices_of_other_processes_pass_the_suite_of_backends() {
 #[test]
 fn devices_with_memories_of_their_own_pass_it_too() {
     let plugin = built().test.to_str().unwrap();
-    let variables = [("FLASH_BACKEND_PATH", plugin), ("FLASH_TEST", "devices=2 ns=100")];
+    let variables = [("FLASH_BACKEND_PATH", plugin), ("FLASH_TEST", "devices=2")];
     let output = run_with("2", &built().flash, &["conformance", "RANK:1/TEST", "--check", ""], &variables);
     assert!(output.status.success(), "{}", text_of(&output));
     assert!(text_of(&output).contains("RANK:1/TEST:1 "), "{}", text_of(&output));
@@ -225,7 +225,7 @@ fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
 
 #[test]
 fn an_agent_that_is_stopped_is_lost_within_the_limit() {
-    let running = Running::start_with(3, "RANK", &[("FLASH_RANK_TIMEOUT_MS", "400")]);
+    let running = Running::start_with(3, "RANK", &[("FLASH_RANK_TIMEOUT_MS", "1500")]);
     within(LONG, || has_computed(running.ranks[2]).then_some(()));
     let all = running.ranks.clone();
     send(all[2], libc::SIGSTOP);
