@@ -8,8 +8,8 @@
 //!
 //! A thread that publishes writes, then [`Doorbell::ring`]s; one that sleeps [`Doorbell::announce`]s itself,
 //! looks once more, then [`Doorbell::sleep`]s. A fence on both sides: either the sleeper sees what was
-//! written, or the other sees that there is a sleeper. A ring that clears `sleeping` of another thread's
-//! announcement between its load and its store changes `count` after that, so the other does not fall asleep.
+//! written, or the ringer sees the sleeper. A ring may clear an announcement that another thread made between
+//! the ring's load and its store. It changes `count` after that, so that thread does not fall asleep.
 //!
 //! Both words may be in memory that another process writes at will: it can wake us too often, or not at all,
 //! which a limit of the sleep bounds, and no more.

@@ -40,7 +40,7 @@
 //!   valid lengths and are copies. What is *in* them, users check.
 //! - **A peer is one process, once.** A process in the place of one that is gone gets a new world.
 //! - **Full is an answer.** A mailbox has 64 KiB. There is no queue behind it.
-//! - **Who waits makes progress.** There is no thread of the transport's own. Threads that wait take turns.
+//! - **Waiting threads take frames.** The transport has no thread of its own. Threads that wait take turns.
 //!
 //! A peer is lost when it leaves, when its process ends (noticed within 25 ms by threads that wait), when it
 //! writes what no peer writes, or, with a [`Detector`], when it gives no sign of life. See [`Loss`].

@@ -2,6 +2,7 @@
 
 use super::registry::Registry;
 use super::take_error;
+use crate::nested::in_kernel;
 use flash_backend::notice;
 use flash_types::abi::Str;
 use flash_types::abi::agent::{AGENT_EXTENSION, Agent};
@@ -11,7 +12,11 @@ use std::sync::Once;
 /// The caller holds nothing.
 pub(crate) fn serve_if_one(registry: &Registry) {
     static ASKED: Once = Once::new();
-    // Other threads wait here for as long as this one serves.
+    // A kernel of an agent gets its error where it launches.
+    if in_kernel() {
+        return;
+    }
+    // Other threads of the program wait here for as long as this one serves.
     ASKED.call_once(|| {
         if let Some(serve) = registry.extensions(AGENT_EXTENSION).find_map(agent) {
             // SAFETY: a backend's function, called once, by a thread that holds nothing.

@@ -85,7 +85,7 @@ impl Kernel {
         self.device.info.synchronous
     }
 
-    /// True if so many items take less than [`SHORT`].
+    /// True if this number of items takes less than [`SHORT`].
     pub fn is_short(&self, items: u64) -> bool {
         match self.pace.load(Relaxed) {
             0 => false,
