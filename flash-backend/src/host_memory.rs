@@ -22,6 +22,30 @@ pub fn space(id: u32, bytes: u64) -> MemorySpace {
     }
 }
 
+/// A copy of bytes, such as those of a scalar, that begins where any type may.
+pub struct AlignedBytes(Vec<Chunk>);
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Chunk {
+    _bytes: [u8; ALIGNMENT],
+}
+
+impl AlignedBytes {
+    /// A copy.
+    pub fn of(bytes: &[u8]) -> AlignedBytes {
+        let mut chunks = vec![Chunk { _bytes: [0; ALIGNMENT] }; bytes.len().div_ceil(ALIGNMENT).max(1)];
+        // SAFETY: the chunks have at least as many bytes, and are no part of the others.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), chunks.as_mut_ptr().cast(), bytes.len()) };
+        AlignedBytes(chunks)
+    }
+
+    /// The first one. The address stays when this is moved.
+    pub fn data(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
 /// The buffers of one device in memory that the host can reach. Their handles are addresses.
 #[derive(Default)]
 pub struct HostBuffers {

@@ -2,7 +2,7 @@
 //! agents, which serve their devices to it, and end with it.
 
 use anyhow::{Context, Result, ensure};
-use flash_net::{Peer, World};
+use flash_net::{Member, Peer, World};
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
@@ -25,22 +25,18 @@ pub struct Question {
 /// Runs the program; its exit status, or 128 and the signal that ended it.
 pub fn run(question: &Question) -> Result<u8> {
     let (program, arguments) = question.program.split_first().context("expected a program to run")?;
-    let cpus = allowed()?;
-    let shares: Vec<Vec<usize>> =
-        (0..question.ranks).map(|rank| share(&cpus, rank, question.ranks)).collect();
-    let members: Vec<flash_net::Member> = shares
-        .iter()
-        .enumerate()
-        .map(|(rank, cpus)| flash_net::Member { name: format!("rank {rank}"), cpus: cpus.clone() })
-        .collect();
+    let cpus = flash_net::cpus();
+    ensure!(!cpus.is_empty(), "expected a processor that this process may run on, found none");
+    let member = |rank| Member { name: format!("rank {rank}"), cpus: share(&cpus, rank, question.ranks) };
+    let members: Vec<Member> = (0..question.ranks).map(member).collect();
     let world = World::create(&members)?;
     let mut children = Vec::new();
-    for (rank, cpus) in shares.into_iter().enumerate() {
+    for rank in 0..question.ranks {
         let mut command = Command::new(program);
         command.args(arguments);
         world.inherit(&mut command, Peer(rank as u32))?;
-        // SAFETY: between fork and exec the closure makes system calls alone.
-        unsafe { command.pre_exec(move || bind(&cpus)) };
+        // SAFETY: between fork and exec the function makes one system call.
+        unsafe { command.pre_exec(end_with_parent) };
         let started = command.spawn().with_context(|| format!("cannot start {}", program.display()));
         match started {
             Ok(child) => children.push(child),
@@ -100,35 +96,12 @@ fn share(cpus: &[usize], rank: usize, ranks: usize) -> Vec<usize> {
     cpus[rank * cpus.len() / ranks..(rank + 1) * cpus.len() / ranks].to_vec()
 }
 
-/// The processors that this process may run on.
-fn allowed() -> Result<Vec<usize>> {
-    // SAFETY: a set is an array of bits, which the call fills.
-    let (set, failed) = unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        let failed = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0;
-        (set, failed)
-    };
-    if failed {
-        return Err(io::Error::last_os_error()).context("the processors that this process may run on");
-    }
-    // SAFETY: all numbers are inside the set.
-    let cpus: Vec<usize> =
-        (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect();
-    ensure!(!cpus.is_empty(), "expected a processor that this process may run on, found none");
-    Ok(cpus)
-}
-
-/// Keeps the calling process to these processors, and ends it when its parent ends.
-fn bind(cpus: &[usize]) -> io::Result<()> {
-    // SAFETY: system calls on a set of ours.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
-        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+/// Ends the calling process when its parent ends.
+fn end_with_parent() -> io::Result<()> {
+    // SAFETY: a system call on the calling process.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Handing a world to other processes: to a child by inheritance, to any by a Unix socket.
 
 use crate::error::NetError;
+use crate::process;
 use crate::transport::Peer;
 use crate::world::World;
 use std::io;
@@ -17,22 +18,26 @@ pub const WORLD_VARIABLE: &str = "FLASH_WORLD";
 const MESSAGE: usize = 4;
 
 impl World {
-    /// Lets the child that `command` starts find this world, as `me`, by [`World::from_environment`].
+    /// Lets the child that `command` starts find this world, as `me`, by [`World::from_environment`]. It is
+    /// kept to the processors that the world gives it; the start fails if the system refuses these.
     ///
     /// # Errors
-    /// If the system has no descriptor left.
+    /// If the system has no descriptor left, or the world's record of the peer cannot be read.
     pub fn inherit(&self, command: &mut Command, me: Peer) -> Result<(), NetError> {
         let source = |source| NetError::System { what: "handing a world to a child", source };
         let file = self.file().try_clone().map_err(source)?;
+        let member = self.map()?.assigned(me);
+        let member = member.map_err(|why| NetError::World { what: "handing a world to a child", why })?;
+        let cpus = process::set_of(&member.cpus);
         command.env(WORLD_VARIABLE, format!("{}:{}", file.as_raw_fd(), me.0));
         let keep = move || {
             // SAFETY: the descriptor is this closure's. Only the child's own descriptor changes.
-            match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
+            if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
+                return Err(io::Error::last_os_error());
             }
+            cpus.as_ref().map_or(Ok(()), process::keep_to)
         };
-        // SAFETY: between fork and exec the closure makes one system call, and takes no lock or memory.
+        // SAFETY: between fork and exec the closure makes two system calls, and takes no lock or memory.
         unsafe { command.pre_exec(keep) };
         Ok(())
     }

@@ -33,8 +33,8 @@ pub(crate) fn coarse_time() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// The processors that this thread may run on.
-pub(crate) fn cpus() -> Vec<usize> {
+/// The processors that the calling thread may run on. Empty where the system does not say.
+pub fn cpus() -> Vec<usize> {
     // SAFETY: a set of bits, for which zeros are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: a set of the size said.
@@ -43,6 +43,29 @@ pub(crate) fn cpus() -> Vec<usize> {
     }
     // SAFETY: the number is smaller than that of the bits.
     (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// A set of processors. `None`: of none, or of numbers that a set does not have.
+pub(crate) fn set_of(cpus: &[usize]) -> Option<libc::cpu_set_t> {
+    let bits = 8 * size_of::<libc::cpu_set_t>();
+    if cpus.is_empty() || cpus.iter().any(|cpu| *cpu >= bits) {
+        return None;
+    }
+    // SAFETY: a set of bits, for which zeros are valid, and numbers smaller than that of the bits.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+        Some(set)
+    }
+}
+
+/// Keeps the calling thread, and what it starts, to these processors.
+pub(crate) fn keep_to(set: &libc::cpu_set_t) -> io::Result<()> {
+    // SAFETY: a set of the size said.
+    match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A process that is watched: it is this one, however numbers are used again.

@@ -7,6 +7,7 @@ use flash_backend::abi::space::{
 };
 use flash_backend::abi::space::{Loop, Space, SpaceDim};
 use flash_backend::abi::{self, Arg, Implementation, Part, Share};
+use flash_backend::host_memory::AlignedBytes;
 use flash_backend::index::SpaceRef;
 use flash_backend::{Failure, Launch, run_rows};
 use std::ops::Range;
@@ -113,18 +114,11 @@ pub(crate) struct OwnedLaunch {
     phases: Range<u64>,
     args: Vec<Arg>,
     // What the arguments point to.
-    _scalars: Vec<Vec<Chunk>>,
+    _scalars: Vec<AlignedBytes>,
     _strides: Vec<Vec<u64>>,
     // Boxed, so that the addresses that the arguments have stay.
     #[allow(clippy::vec_box)]
     _parts: Vec<Box<Part>>,
-}
-
-/// Bytes of a scalar, aligned for any type.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Chunk {
-    _bytes: [u8; 64],
 }
 
 // SAFETY: pointers lead to what it owns, which never changes, and to arrays, which the host keeps until the
@@ -138,17 +132,10 @@ impl OwnedLaunch {
         let (mut scalars, mut strides, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         for arg in &mut args {
             if arg.kind == abi::ARG_SCALAR {
-                let size = arg.element_size as usize;
-                let mut copy = vec![Chunk { _bytes: [0; 64] }; size.div_ceil(64).max(1)];
-                // SAFETY: a scalar has that many bytes, and so has the copy.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        arg.data.cast::<u8>(),
-                        copy.as_mut_ptr().cast::<u8>(),
-                        size,
-                    );
-                }
-                arg.data = copy.as_mut_ptr().cast();
+                // SAFETY: a scalar has that many bytes.
+                let bytes = unsafe { copied(arg.data.cast::<u8>(), arg.element_size as usize) };
+                let mut copy = AlignedBytes::of(&bytes);
+                arg.data = copy.data().cast();
                 scalars.push(copy);
             }
             // SAFETY: strides are one per dimension of the index space, or NULL.

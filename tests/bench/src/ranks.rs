@@ -7,8 +7,6 @@ use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context, Result, ensure};
 use flash::{FlashMemory, RuntimeObj, get_runtime};
 use flash_net::{Member, Peer, World};
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -24,14 +22,16 @@ const ELEMENTS: usize = 1 << 17;
 
 /// All rows, from a world of two.
 pub fn rows() -> Result<Vec<Row>> {
-    let member = |name: &str| Member { name: name.into(), cpus: Vec::new() };
-    let world = World::create(&[member("rank 0"), member("rank 1")])?;
+    let cpus = flash_net::cpus();
+    let member = |rank: usize| Member {
+        name: format!("rank {rank}"),
+        cpus: cpus.get(rank % cpus.len().max(1)).copied().into_iter().collect(),
+    };
+    let world = World::create(&[member(0), member(1)])?;
     let process = |rank: u32| -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--child", CHILD]).env("FLASH_CPU_THREADS", "1");
         world.inherit(&mut command, Peer(rank))?;
-        // SAFETY: between fork and exec the closure makes one system call.
-        unsafe { command.pre_exec(move || keep_to(rank as usize)) };
         Ok(command)
     };
     let mut agent = process(1)?.stdout(Stdio::null()).spawn().context("the agent does not start")?;
@@ -41,17 +41,6 @@ pub fn rows() -> Result<Vec<Row>> {
     ensure!(output.status.success(), "the controller failed: {}", output.status);
     ensure!(ended?.success(), "the agent failed");
     serde_json::from_slice(&output.stdout).context("the controller's rows")
-}
-
-/// Keeps the calling process to one processor, if there is one of that number. A refusal is no error.
-fn keep_to(cpu: usize) -> io::Result<()> {
-    // SAFETY: a set is an array of bits; the call reads it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-    }
-    Ok(())
 }
 
 /// One process of the world: the agent serves, and the controller prints the rows.

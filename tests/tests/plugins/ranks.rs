@@ -1,5 +1,8 @@
 //! `flash run`: a program with the devices of other processes, and what happens when one of them is killed.
 
+use flash_core::kernel::views::{Item, Write};
+use flash_core::kernel::{CpuItem, Index};
+use flash_core::{Error, FlashMemory, KernelDefinition, get_runtime, kernel};
 use flash_tests::plugins::{self, built, text_of};
 use serde_json::Value;
 use std::fs;
@@ -60,6 +63,8 @@ fn a_program_has_the_same_bits_on_any_ranks() {
     let (devices, expected) = energies("1", "ALL_CPU", &[]);
     assert_eq!(devices, ["ALL_CPU:0"]);
     let test = [("FLASH_BACKEND_PATH", built().test.to_str().unwrap()), ("FLASH_TEST", "devices=2")];
+    // The numbers of their memories are not small.
+    let many = [test[0], ("FLASH_TEST", "devices=20")];
     for (ranks, key, ids, variables) in [
         ("2", "RANK", &["RANK:1/ALL_CPU:0"][..], &[][..]),
         ("4", "RANK", &["RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0", "RANK:3/ALL_CPU:0"], &[]),
@@ -67,6 +72,7 @@ fn a_program_has_the_same_bits_on_any_ranks() {
         ("3", "ALL_CPU,RANK:cpu", &["ALL_CPU:0", "RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0"], &[]),
         ("2", "RANK:1/TEST", &["RANK:1/TEST:0", "RANK:1/TEST:1"], &test),
         ("2", "RANK:1/ALL_CPU,RANK:1/TEST:1", &["RANK:1/ALL_CPU:0", "RANK:1/TEST:1"], &test),
+        ("2", "RANK:1/TEST:18", &["RANK:1/TEST:18"], &many),
     ] {
         let (devices, found) = energies(ranks, key, variables);
         assert_eq!(devices, ids, "{key} of {ranks}");
@@ -116,6 +122,55 @@ fn the_status_is_the_programs_and_what_is_wrong_is_said() {
             "{key}: {}",
             text_of(&output)
         );
+    }
+}
+
+/// Fails where it is told to; one item asks for a runtime, too.
+#[derive(KernelDefinition)]
+#[kernel(name = "ranks.failing", dims(i))]
+struct Failing<'a> {
+    at: u64,
+    to: Item<'a, Write<u64>>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Failing<'_>> for Plain {
+    fn item(i: Index<1>, k: FailingItem<'_>) {
+        if i[0] == 0 {
+            let own = get_runtime("ALL_CPU").expect("an agent has its own processors");
+            let launched = own.submit(Failing::of(u64::MAX, &FlashMemory::<u64>::zeroed(1))).exec([1]);
+            assert!(matches!(launched, Err(Error::Nested)), "{launched:?}");
+        }
+        assert!(i[0] != k.at, "item {} fails on purpose", k.at);
+        *k.to = i[0] + 1;
+    }
+}
+
+#[test]
+fn a_kernel_that_panics_on_an_agent_is_an_error_of_its_launch_and_the_agent_goes_on() {
+    const TEST: &str =
+        "ranks::a_kernel_that_panics_on_an_agent_is_an_error_of_its_launch_and_the_agent_goes_on";
+    const ON_RANKS: &str = "FLASH_TEST_ON_RANKS";
+    if std::env::var_os(ON_RANKS).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let output = run_with("2", &this, &["--exact", TEST, "--nocapture"], &[(ON_RANKS, "1")]);
+        let text = text_of(&output);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    // An agent never comes back from this.
+    let rt = get_runtime("RANK").unwrap();
+    let to = FlashMemory::<u64>::zeroed(100);
+    for round in 0..3 {
+        let error = rt.submit(Failing::of(77, &to)).exec([100]).unwrap_err().to_string();
+        for part in ["ranks.failing", "RANK:1/ALL_CPU:0", "rank 1", "item 77 fails on purpose"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(matches!(to.read(), Err(Error::Poisoned)), "{round}");
+        rt.submit(Failing::of(u64::MAX, &to)).exec([100]).unwrap();
+        assert!(to.read().unwrap().iter().zip(1..).all(|(found, expected)| *found == expected), "{round}");
     }
 }
 

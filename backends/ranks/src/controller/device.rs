@@ -7,7 +7,7 @@
 use super::calls::Reply;
 use super::memory::{Buffers, SHARED};
 use super::{Asked, Controller};
-use crate::wire::{ImplementationImage, LaunchImage, Place, RemoteDevice, RemoteSpace, Request, bad};
+use crate::wire::{ImplementationImage, LaunchImage, Place, RemoteDevice, Request, bad};
 use flash_backend::abi::{self, Buffer, CopyBox, HAS_FEATURE, HAS_LIBRARY};
 use flash_backend::{Code, Device, DeviceInfo, Event, Failure, Launch};
 use flash_net::Peer;
@@ -23,7 +23,6 @@ pub struct RankDevice {
     /// Its id there.
     pub(crate) id: String,
     info: DeviceInfo,
-    spaces: Vec<RemoteSpace>,
     buffers: Buffers,
     /// Features and libraries that were asked for.
     has: Mutex<HashMap<(u32, String), bool>>,
@@ -66,14 +65,13 @@ impl RankDevice {
             info.synchronous = false;
             info.runs_functions = false;
             info.suffix = format!("{}/{id}", agent.0);
-            let buffers = Buffers::new(controller, agent, number as u32, works_in_shared);
+            let buffers = Buffers::new(controller, (agent, number as u32), works_in_shared, &spaces);
             Ok(RankDevice {
                 controller,
                 agent,
                 number: number as u32,
                 id,
                 info,
-                spaces,
                 buffers,
                 has: Mutex::default(),
             })
@@ -163,7 +161,7 @@ impl Device for RankDevice {
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        self.buffers.spaces(&self.spaces)
+        self.buffers.spaces().to_vec()
     }
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {

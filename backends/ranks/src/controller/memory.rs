@@ -14,14 +14,8 @@ use flash_backend::{Code, Completion, Failure};
 use flash_net::{Peer, SharedHeap, Transport};
 use std::sync::{Mutex, PoisonError};
 
-/// The memory space of shared memory, of all devices of this backend.
+/// The memory space of shared memory, of all devices of this backend. Others have numbers after it.
 pub(crate) const SHARED: u32 = 1;
-
-/// The first space of a memory that is not shared. Each device of each agent has [`SPACES`] of them.
-const FIRST: u32 = 16;
-const SPACES: u32 = 16;
-/// Devices of an agent, at most, that have memories of their own.
-const DEVICES: u32 = 256;
 
 /// Bytes of a block through which copies go.
 const PIECE: u64 = 4 << 20;
@@ -35,15 +29,45 @@ pub(crate) struct Buffers {
     controller: &'static Controller,
     agent: Peer,
     device: u32,
-    /// The device works in shared memory.
-    works_in_shared: bool,
+    /// The device's memory spaces here: shared memory, or one for each of its own.
+    spaces: Vec<MemorySpace>,
+    /// The agent's numbers of them; none of shared memory.
+    remote: Vec<u32>,
     /// Made when first needed.
     stages: Mutex<Option<[Block; 2]>>,
 }
 
 impl Buffers {
-    pub fn new(controller: &'static Controller, agent: Peer, device: u32, works_in_shared: bool) -> Buffers {
-        Buffers { controller, agent, device, works_in_shared, stages: Mutex::default() }
+    /// Of a device with these memories. One that works in the host's memory works in shared memory.
+    pub fn new(
+        controller: &'static Controller,
+        (agent, device): (Peer, u32),
+        works_in_shared: bool,
+        remote: &[RemoteSpace],
+    ) -> Buffers {
+        let own: Vec<&RemoteSpace> =
+            remote.iter().filter(|space| !works_in_shared && space.id != SPACE_HOST).collect();
+        let one = |space: &&RemoteSpace| MemorySpace {
+            struct_size: size_of::<MemorySpace>() as u32,
+            id: controller.space(),
+            kind: space.kind,
+            numa_node: space.numa_node,
+            size: space.bytes,
+            host_visible: 0,
+            alignment: space.alignment,
+        };
+        let all = remote.iter().map(|space| space.bytes).max().unwrap_or(0);
+        Buffers {
+            controller,
+            agent,
+            device,
+            spaces: match works_in_shared {
+                true => vec![host_memory::space(SHARED, all)],
+                false => own.iter().map(one).collect(),
+            },
+            remote: own.iter().map(|space| space.id).collect(),
+            stages: Mutex::default(),
+        }
     }
 
     fn heap(&self) -> Result<&'static SharedHeap, Failure> {
@@ -51,28 +75,15 @@ impl Buffers {
         self.controller.transport.heap().ok_or_else(none)
     }
 
-    /// The id here of a space of the device.
-    fn space(&self, remote: u32) -> u32 {
-        FIRST + (self.agent.0 * DEVICES + self.device % DEVICES) * SPACES + remote % SPACES
+    /// The device's memory spaces.
+    pub fn spaces(&self) -> &[MemorySpace] {
+        &self.spaces
     }
 
-    /// The spaces of the device, by those that its agent has told of.
-    pub fn spaces(&self, remote: &[RemoteSpace]) -> Vec<MemorySpace> {
-        if self.works_in_shared {
-            let bytes = remote.iter().map(|space| space.bytes).max().unwrap_or(0);
-            return vec![host_memory::space(SHARED, bytes)];
-        }
-        let own = remote.iter().filter(|space| space.id != SPACE_HOST);
-        let one = |space: &RemoteSpace| MemorySpace {
-            struct_size: size_of::<MemorySpace>() as u32,
-            id: self.space(space.id),
-            kind: space.kind,
-            numa_node: space.numa_node,
-            size: space.bytes,
-            host_visible: 0,
-            alignment: space.alignment,
-        };
-        own.map(one).collect()
+    /// The agent's number of a space of the device.
+    fn remote(&self, space: u32) -> Option<u32> {
+        let at = self.spaces.iter().position(|own| own.id == space)?;
+        self.remote.get(at).copied()
     }
 
     /// The offset of an address in shared memory, modulo 2^64.
@@ -82,18 +93,24 @@ impl Buffers {
     }
 
     pub fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
-        if space == SHARED && self.works_in_shared {
-            let heap = self.heap()?;
-            let block = heap.alloc(bytes.max(1), 64).map_err(|error| failed(&error))?;
-            let at = heap.memory().pointer(block.offset, block.bytes).map_err(|error| failed(&error))?;
-            return Ok(Buffer { space, reserved: 0, handle: at.expose_provenance() as u64 });
-        }
-        if self.works_in_shared || space < self.space(0) || space >= self.space(0) + SPACES {
-            return Err(Failure::new(Code::Invalid, format!("memory space {space} is none of this device")));
-        }
-        let buffer = self.controller.number();
-        self.ask(&Request::Alloc { device: self.device, space: space - self.space(0), buffer, bytes })?;
-        Ok(Buffer { space, reserved: 0, handle: buffer })
+        let handle = match self.remote(space) {
+            Some(remote) => {
+                let buffer = self.controller.number();
+                self.ask(&Request::Alloc { device: self.device, space: remote, buffer, bytes })?;
+                buffer
+            }
+            None if self.spaces.iter().any(|own| own.id == space) => {
+                let heap = self.heap()?;
+                let block = heap.alloc(bytes.max(1), 64).map_err(|error| failed(&error))?;
+                let at = heap.memory().pointer(block.offset, block.bytes).map_err(|error| failed(&error))?;
+                at.expose_provenance() as u64
+            }
+            None => {
+                let text = format!("memory space {space} is none of this device");
+                return Err(Failure::new(Code::Invalid, text));
+            }
+        };
+        Ok(Buffer { space, reserved: 0, handle })
     }
 
     /// # Safety
@@ -125,13 +142,9 @@ impl Buffers {
         matches!(buffer.space, SPACE_HOST | SHARED)
     }
 
-    fn is_own(&self, space: u32) -> bool {
-        !self.works_in_shared && (self.space(0)..self.space(0) + SPACES).contains(&space)
-    }
-
     pub fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
         let by_address = |space| matches!(space, SPACE_HOST | SHARED);
-        match [from, to].map(|space| (by_address(space), self.is_own(space))) {
+        match [from, to].map(|space| (by_address(space), self.remote(space).is_some())) {
             [(true, _), (true, _)] => Some(WITHIN_HOST),
             [(true, _), (_, true)] | [(_, true), (true, _)] | [(_, true), (_, true)] => Some(BY_AGENT),
             _ => None,

@@ -17,7 +17,7 @@ use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
 use flash_net::{Detector, NetError, Peer, Progress, SharedTransport, Transport, World};
 use std::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
 };
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -34,6 +34,8 @@ pub(crate) struct Controller {
     calls: Calls,
     /// Numbers of kernels and buffers, which no two agents share.
     numbers: AtomicU64,
+    /// The number of the next memory space.
+    spaces: AtomicU32,
     /// Requests that no thread may be waiting for.
     unawaited: AtomicUsize,
     /// Wakes the thread that takes their answers.
@@ -97,6 +99,7 @@ impl Controller {
             transport,
             calls: Calls::new(),
             numbers: AtomicU64::new(1),
+            spaces: AtomicU32::new(memory::SHARED + 1),
             unawaited: AtomicUsize::new(0),
             asleep: Mutex::new(()),
             wanted: Condvar::new(),
@@ -139,6 +142,11 @@ impl Controller {
             }
         }
         Ok((controller, devices))
+    }
+
+    /// A number for a memory space.
+    fn space(&self) -> u32 {
+        self.spaces.fetch_add(1, Relaxed)
     }
 
     /// A number for a kernel or a buffer.

@@ -10,6 +10,7 @@ use flash_backend::abi::space::{
     SpaceDim,
 };
 use flash_backend::abi::{self, Arg, Attr, Buffer, CopyBox, Part, Str};
+use flash_backend::host_memory::AlignedBytes;
 use flash_backend::index::SpaceRef;
 use flash_backend::{Failure, Launch};
 use serde::{Deserialize, Serialize};
@@ -264,15 +265,8 @@ pub(crate) struct OwnedLaunch {
     _lists: Vec<Vec<u64>>,
     #[allow(clippy::vec_box)]
     _parts: Vec<Box<Part>>,
-    _scalars: Vec<Vec<Chunk>>,
+    _scalars: Vec<AlignedBytes>,
     _texts: Vec<String>,
-}
-
-/// Bytes of a scalar, aligned for any type.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Chunk {
-    _bytes: [u8; 64],
 }
 
 // SAFETY: pointers lead to what it owns, which never changes, and to arrays, which the controller keeps until
@@ -328,7 +322,9 @@ pub(crate) fn owned(image: &LaunchImage<'_>, bounds: &impl Bounds) -> Result<Own
             arg.touched(rows.unwrap_or(0), &values).map_err(|what| bad(format!("argument {i}: {what}")))?;
         let mut made = arg.placed(&touched, bounds).map_err(|what| bad(format!("argument {i}: {what}")))?;
         if arg.kind == abi::ARG_SCALAR {
-            made.data = arg.scalar(&mut scalars)?.cast();
+            let mut scalar = arg.scalar()?;
+            made.data = scalar.data().cast();
+            scalars.push(scalar);
         }
         if let Some(strides) = &arg.strides {
             made.strides = keep(&mut lists, strides.to_vec());
@@ -628,17 +624,11 @@ impl ArgImage<'_> {
         if self.kind == abi::ARG_SCALAR { 0 } else { 64 }
     }
 
-    /// The bytes of a scalar, aligned; kept in `scalars`.
-    fn scalar(&self, scalars: &mut Vec<Vec<Chunk>>) -> Result<*mut u8, Failure> {
-        let size = self.element_size as usize;
-        if self.scalar.len() != size {
-            return Err(bad(format!("a scalar of {} bytes with {}", size, self.scalar.len())));
+    /// The bytes of a scalar.
+    fn scalar(&self) -> Result<AlignedBytes, Failure> {
+        match self.scalar.len() == self.element_size as usize {
+            true => Ok(AlignedBytes::of(&self.scalar)),
+            false => Err(bad(format!("a scalar of {} bytes with {}", self.element_size, self.scalar.len()))),
         }
-        let mut copy = vec![Chunk { _bytes: [0; 64] }; size.div_ceil(64).max(1)];
-        let place = copy.as_mut_ptr().cast::<u8>();
-        // SAFETY: the copy has at least as many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(self.scalar.as_ptr(), place, size) };
-        scalars.push(copy);
-        Ok(place)
     }
 }
