@@ -181,6 +181,10 @@ impl<T: Transport> Transport for Detector<T> {
         self.silent(peer).cloned().or_else(|| self.transport.lost(peer))
     }
 
+    fn end(&self, peer: Peer, limit: Duration) -> bool {
+        self.transport.end(peer, limit)
+    }
+
     fn ping(&self, to: Peer) -> Result<(), NetError> {
         self.check(to)?;
         self.transport.ping(to)

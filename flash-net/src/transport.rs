@@ -5,7 +5,7 @@ use crate::heap::SharedHeap;
 use crate::memory::SharedMemory;
 use crate::waiters::Ticket;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of a process in its world; 0 is the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +114,12 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Why the peer is gone, if it is. Stays so. What it had sent completely before is handed over first.
     fn lost(&self, peer: Peer) -> Option<Loss>;
+
+    /// Ends the process of a peer, by force, and waits until it has ended, for at most this time. True: it has
+    /// ended, and touches no memory any more. False, too, if this transport cannot.
+    fn end(&self, _peer: Peer, _limit: Duration) -> bool {
+        false
+    }
 
     /// Asks the peer for a sign of life: its next [`Transport::progress`] sends it.
     ///

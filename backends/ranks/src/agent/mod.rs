@@ -9,7 +9,7 @@
 mod device;
 mod library;
 
-use crate::controller::endpoint;
+use crate::controller::{our_place, served};
 use crate::wire::{self, Answer, Head, Kind, Request, bad};
 use device::{Kernel, LocalDevice};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
@@ -42,9 +42,10 @@ pub(crate) struct Agent {
 /// If this process is in no world, or the controller is of another version.
 pub(crate) fn serve() -> Result<(), Failure> {
     let unavailable = |why: String| Failure::new(Code::Unavailable, why);
+    let (world, me) = our_place().map_err(unavailable)?;
     // Before it joins, as drivers take their time: from then on it answers.
-    let devices = device::all()?;
-    let transport = endpoint(true).map_err(unavailable)?;
+    let devices = device::all(served(world, me).as_deref())?;
+    let transport = SharedTransport::join(world, me).map_err(|error| unavailable(error.to_string()))?;
     let memory = transport.memory(CONTROLLER);
     let memory =
         memory.ok_or_else(|| unavailable("the controller shares no memory with this process".into()))?;

@@ -4,18 +4,20 @@
 //! flight that no thread waits for, a thread of this module's does; else it sleeps. Callbacks of the host are
 //! called by that thread or by another of this module's: a thread that waits may hold what they need.
 
+mod agents;
 mod calls;
 mod device;
 mod memory;
 
+pub(crate) use agents::{AGENT, Of, served};
 pub use device::RankDevice;
 
 use crate::wire::{self, Answer, Head, Kind, Request};
+use agents::Agent;
 use calls::{Callback, Calls, Number, Outcome, Reply};
-use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
-use flash_net::{Detector, NetError, Peer, Progress, SharedTransport, Transport, World};
+use flash_net::{Detector, Member, NetError, Peer, Progress, SharedTransport, Transport, World};
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
@@ -30,7 +32,10 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The controller of a world.
 pub(crate) struct Controller {
+    world: &'static World,
     transport: Detector<SharedTransport>,
+    /// The agents that were started with it.
+    ranks: Vec<&'static Agent>,
     calls: Calls,
     /// Numbers of kernels and buffers, which no two agents share.
     numbers: AtomicU64,
@@ -43,6 +48,8 @@ pub(crate) struct Controller {
     wanted: Condvar,
     /// Calls the host's callbacks that came to other threads.
     caller: Worker,
+    /// Starts processes.
+    starter: Worker,
     /// Launches that no thread may be waiting for, and their flags, until they were told to stop or are over.
     stoppable: Mutex<Vec<Stoppable>>,
 }
@@ -63,20 +70,33 @@ fn world() -> &'static Result<Option<(World, Peer)>, String> {
     WORLD.get_or_init(|| World::from_environment().map_err(|error| error.to_string()))
 }
 
-/// Joins the world that this process was started in, as the controller, or (if `agent`) as an agent. Once.
+/// The world that this process was started in as an agent, and which peer it is.
 ///
 /// # Errors
 /// Why there is none, as text.
-pub(crate) fn endpoint(agent: bool) -> Result<SharedTransport, String> {
+pub(crate) fn our_place() -> Result<(&'static World, Peer), String> {
     match world() {
         Err(why) => Err(why.clone()),
-        Ok(None) => Err("this process is in no world: `flash run -n N -- PROGRAM` starts one".to_owned()),
-        Ok(Some((_, me))) if (me.0 > 0) != agent => Err(format!(
-            "this process is rank {} of its world: {}",
-            me.0,
-            if agent { "the controller, no agent" } else { "an agent, whose devices the controller has" }
+        Ok(Some((world, me))) if me.0 > 0 => Ok((world, *me)),
+        Ok(_) => Err("this process was not started as an agent".to_owned()),
+    }
+}
+
+/// The world whose controller this process is. One that was started in none makes one of its own, if `alone`.
+fn own_world(alone: bool) -> Result<&'static World, String> {
+    static OWN: OnceLock<Result<World, String>> = OnceLock::new();
+    let make = || World::create(&[Member { name: "controller".to_owned(), cpus: Vec::new() }]);
+    match world() {
+        Err(why) => Err(why.clone()),
+        Ok(Some((world, Peer(0)))) => Ok(world),
+        Ok(Some((_, me))) => Err(format!(
+            "this process is rank {} of its world: an agent, whose devices the controller has",
+            me.0
         )),
-        Ok(Some((world, me))) => SharedTransport::join(world, *me).map_err(|error| error.to_string()),
+        Ok(None) if alone => {
+            OWN.get_or_init(|| make().map_err(|error| error.to_string())).as_ref().map_err(String::clone)
+        }
+        Ok(None) => Err("this process is in no world: `flash run -n N -- PROGRAM` starts one".to_owned()),
     }
 }
 
@@ -86,17 +106,20 @@ pub(crate) fn is_agent() -> bool {
 }
 
 impl Controller {
-    /// The controller of this process's world, with the devices of all agents. One that gives no sign of life
-    /// for longer than `limit` is lost.
+    /// The controller of this process's world, which is made if there is none and it is to be `alone`. A
+    /// process that gives no sign of life for longer than `limit` is lost.
     ///
     /// # Errors
-    /// If this process is in none, or an agent does not say what it has.
-    pub fn start(limit: Duration) -> Result<(&'static Controller, Vec<RankDevice>), Unavailable> {
-        let transport = endpoint(false).map_err(Unavailable)?;
-        let agents: Vec<Peer> = (1..transport.peers() as u32).map(Peer).collect();
-        let transport = Detector::new(transport, limit, &agents);
+    /// If this process is in none.
+    pub fn start(limit: Duration, alone: bool) -> Result<&'static Controller, Unavailable> {
+        let world = own_world(alone).map_err(Unavailable)?;
+        let joined = SharedTransport::join(world, Peer(0));
+        let transport = joined.map_err(|error| Unavailable(error.to_string()))?;
+        let ranks = (1..transport.peers() as u32).map(|rank| Agent::of_rank(Peer(rank))).collect();
         let controller: &'static Controller = Box::leak(Box::new(Controller {
-            transport,
+            world,
+            transport: Detector::new(transport, limit),
+            ranks,
             calls: Calls::new(),
             numbers: AtomicU64::new(1),
             spaces: AtomicU32::new(memory::SHARED + 1),
@@ -104,44 +127,24 @@ impl Controller {
             asleep: Mutex::new(()),
             wanted: Condvar::new(),
             caller: Worker::new("flash-ranks-done"),
+            starter: Worker::new("flash-ranks-start"),
             stoppable: Mutex::default(),
         }));
         let thread = std::thread::Builder::new().name("flash-ranks".to_owned());
         let started = thread.spawn(|| controller.take_unawaited());
         started.map_err(|error| Unavailable(format!("a thread for the answers of agents: {error}")))?;
-        let hello = Request::Hello { version: wire::VERSION, abi: [ABI_MAJOR, ABI_MINOR] };
-        // All of them at once: each takes a while to start.
-        let asked: Vec<_> =
-            agents.into_iter().map(|agent| (agent, controller.begin(agent, &hello))).collect();
-        let until = Instant::now() + START;
-        let mut devices = Vec::new();
-        for (agent, number) in asked {
-            let outcome = number.and_then(|number| {
-                let answered = controller.wait_until(agent, number, std::ptr::null(), Some(until));
-                if !answered {
-                    controller.calls.leave(number);
-                    let text = format!(
-                        "rank {} did not say within {} s which devices it has: does its program call get_runtime?",
-                        agent.0,
-                        START.as_secs()
-                    );
-                    return Err(Failure::new(Code::Unavailable, text));
-                }
-                controller.taken(number)
-            });
-            match outcome {
-                Ok(Reply::Devices(found)) => {
-                    devices.extend(RankDevice::all(controller, agent, found).map_err(Unavailable)?);
-                }
-                Ok(other) => {
-                    return Err(Unavailable(
-                        wire::bad(format!("expected a list of devices, found {other:?}")).text,
-                    ));
-                }
-                Err(failure) => return Err(Unavailable(failure.text)),
-            }
-        }
-        Ok((controller, devices))
+        Ok(controller)
+    }
+
+    /// The devices of the agents that were started with it.
+    ///
+    /// # Errors
+    /// If one of them does not say what it has.
+    pub fn devices(&'static self) -> Result<Vec<RankDevice>, Unavailable> {
+        let found = self.ask_all(&self.ranks).map_err(|failure| Unavailable(failure.text))?;
+        let devices = found.into_iter().map(|(agent, found)| RankDevice::all(self, agent, found));
+        let devices: Result<Vec<Vec<RankDevice>>, String> = devices.collect();
+        Ok(devices.map_err(Unavailable)?.into_iter().flatten().collect())
     }
 
     /// A number for a memory space.
@@ -204,8 +207,11 @@ impl Controller {
 
     /// Asks, and waits for the answer. `stop`: NULL, or the flag of a launch, which lives as long.
     fn ask(&self, to: Peer, request: &Request<'_>, stop: *const u32) -> Outcome {
-        let number = self.begin(to, request)?;
-        self.wait_until(to, number, stop, None);
+        self.wait_for(to, self.begin(to, request)?, stop)
+    }
+
+    fn wait_for(&self, from: Peer, number: Number, stop: *const u32) -> Outcome {
+        self.wait_until(from, number, stop, None);
         self.taken(number)
     }
 
@@ -310,7 +316,11 @@ impl Controller {
     fn settle_losses(&self) {
         for agent in (1..self.transport.peers() as u32).map(Peer) {
             let Some(loss) = self.transport.lost(agent) else { continue };
-            let lost = self.calls.to(agent).into_iter();
+            let lost = self.calls.to(agent);
+            if !lost.is_empty() {
+                self.end_if_silent(agent, &loss.how);
+            }
+            let lost = lost.into_iter();
             let callbacks: Vec<_> =
                 lost.map(|number| self.settle(number, agent, Err(wire::gone(&loss)))).collect();
             if !callbacks.is_empty() {
@@ -318,11 +328,6 @@ impl Controller {
             }
             callbacks.into_iter().flatten().for_each(|callback| self.caller.run(callback));
         }
-    }
-
-    /// How many agents have gone.
-    pub fn losses(&self) -> u64 {
-        (1..self.transport.peers() as u32).filter(|agent| self.is_lost(Peer(*agent))).count() as u64
     }
 
     /// The process of an agent.
@@ -333,6 +338,14 @@ impl Controller {
     /// True if an agent has gone.
     fn is_lost(&self, agent: Peer) -> bool {
         self.transport.lost(agent).is_some()
+    }
+
+    /// What is said of a process that is gone.
+    fn loss_of(&self, peer: Peer) -> Failure {
+        match self.transport.lost(peer) {
+            Some(loss) => wire::gone(&loss),
+            None => wire::bad(format!("a buffer of {peer} in a launch for another process")),
+        }
     }
 
     /// Takes the answers that no thread waits for, for ever.
