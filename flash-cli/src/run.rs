@@ -35,8 +35,10 @@ pub fn run(question: &Question) -> Result<u8> {
         let mut command = Command::new(program);
         command.args(arguments);
         world.inherit(&mut command, Peer(rank as u32))?;
+        // The program may have something to put in order.
+        let signal = if rank == 0 { libc::SIGTERM } else { libc::SIGKILL };
         // SAFETY: between fork and exec the function makes one system call.
-        unsafe { command.pre_exec(flash_net::end_with_parent) };
+        unsafe { command.pre_exec(move || flash_net::end_with_parent(signal)) };
         let started = command.spawn().with_context(|| format!("cannot start {}", program.display()));
         match started {
             Ok(child) => children.push(child),

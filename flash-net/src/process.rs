@@ -69,13 +69,14 @@ pub(crate) fn keep_to(set: &libc::cpu_set_t) -> io::Result<()> {
     }
 }
 
-/// Ends the calling process when the thread that has started it ends: for a child, between fork and exec.
+/// Has this signal sent to the calling process when the thread that has started it ends: for a child, between
+/// fork and exec. One that is stopped ends by `SIGKILL` alone.
 ///
 /// # Errors
 /// The system's.
-pub fn end_with_parent() -> io::Result<()> {
+pub fn end_with_parent(signal: i32) -> io::Result<()> {
     // SAFETY: a system call on the calling process.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

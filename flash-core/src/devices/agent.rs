@@ -67,11 +67,11 @@ impl Registry {
         self.apis().filter_map(move |api| extension(api, name))
     }
 
-    /// Asks for an agent with the devices of a key; the backend that has them.
+    /// The backend that starts agents, and how it is asked for one.
     ///
     /// # Errors
     /// What is missing.
-    pub(super) fn isolate(&self, key: &str) -> Result<&'static BackendApi, String> {
+    pub(super) fn isolating(&self) -> Result<(&'static BackendApi, Isolate), String> {
         if !IS_HERE.load(Relaxed) {
             return Err(
                 "the agent is this program, started again: call `flash::agent_here()` first of all in \
@@ -83,14 +83,22 @@ impl Registry {
             // SAFETY: the extension of this name and version is of this type, and lives for ever.
             let agent = unsafe { extension(api, AGENT_EXTENSION)?.cast::<Agent>().as_ref() }?;
             let whole = agent.struct_size as usize >= size_of::<Agent>();
-            Some((api, agent.isolate.filter(|_| whole)?))
+            Some((api, Isolate(agent.isolate.filter(|_| whole)?)))
         };
         let none =
             || "no backend of this program starts agents; `RANK` does, feature `ranks` of `flash`".to_owned();
-        let (api, isolate) = self.apis().find_map(isolate).ok_or_else(none)?;
+        self.apis().find_map(isolate).ok_or_else(none)
+    }
+}
+
+/// How a backend is asked for an agent.
+pub(super) struct Isolate(unsafe extern "C" fn(key: Str));
+
+impl Isolate {
+    /// Asks for one with the devices of a key.
+    pub fn ask(&self, key: &str) {
         // SAFETY: the text lives for the call.
-        unsafe { isolate(Str::new(key)) };
-        Ok(api)
+        unsafe { (self.0)(Str::new(key)) }
     }
 }
 

@@ -236,12 +236,16 @@ impl Registry {
     /// The devices of a key in an agent of this process's own.
     fn isolated(&self, key: &str, isolated: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
         let failed = |why: String| self.key_error(key, format!("`{isolated}@agent`: {why}"));
-        let name = isolated.split_once(':').map_or(isolated, |(name, _)| name);
-        if !self.backends.iter().any(|b| b.key == name) {
-            return Err(failed("expected the key of one backend before `@agent`".to_owned()));
-        }
-        let api = self.isolate(name).map_err(failed)?;
+        let (api, isolate) = self.isolating().map_err(failed)?;
         let backend = self.backends.iter().find(|b| std::ptr::eq(b.loaded.api, api));
+        // Ids of such devices are keys, too.
+        let own = backend.and_then(|backend| isolated.strip_prefix(&format!("{}:", backend.key)));
+        let isolated = own.unwrap_or(isolated);
+        let name = isolated.split_once(':').map_or(isolated, |(name, _)| name);
+        if !self.backends.iter().any(|other| other.key == name && backend.is_none_or(|b| b.key != name)) {
+            return Err(failed("expected the key of one other backend before `@agent`".to_owned()));
+        }
+        isolate.ask(name);
         match backend.and_then(|backend| self.selected(backend, &format!("{isolated}@agent"))) {
             Some(Ok(found)) if !found.is_empty() => Ok(found),
             Some(Ok(_)) | None => Err(failed("the agent has no such device".to_owned())),

@@ -146,7 +146,7 @@ impl Controller {
             command.args(arguments).stdin(Stdio::null());
             let spawned = match self.world.inherit(&mut command, peer) {
                 // SAFETY: between fork and exec the function makes one system call.
-                Ok(()) => unsafe { command.pre_exec(end_with_parent) }
+                Ok(()) => unsafe { command.pre_exec(|| end_with_parent(libc::SIGKILL)) }
                     .spawn()
                     .map_err(|error| format!("this program does not start again: {error}")),
                 Err(error) => Err(error.to_string()),

@@ -145,6 +145,10 @@ impl RankDevice {
 
     /// Sends a launch to a process. After an error nothing was sent.
     fn begin(&self, launch: &Launch<'_, RankKernel>, peer: Peer) -> Result<(Peer, Number), Failure> {
+        // Where nothing was in flight, no thread has noticed.
+        if self.controller.is_lost(peer) {
+            return Err(self.controller.loss_of(peer));
+        }
         let kernel = launch.kernel();
         let kernel = match kernel.number(peer) {
             Some(number) => number,
