@@ -255,12 +255,17 @@ fn goes_on_after_losses(rt: &RuntimeObj, name: &str, has_own_memory: bool) {
         hit.write().unwrap().fill(7);
         launch(WELL, &hit).unwrap();
         assert_eq!(*hit.read().unwrap(), all(8));
-        // Nothing fails when one is lost that does nothing.
+        // One is lost that does nothing: nothing fails but what wants to use what was in its memory.
         let before = pid();
         kill(before.parse().unwrap());
         within(LONG, || has_ended(before.parse().unwrap()).then_some(()));
         // What ends is noticed within some milliseconds.
         std::thread::sleep(Duration::from_millis(30));
+        if has_own_memory {
+            let error = launch(WELL, &hit).unwrap_err().to_string();
+            assert!(error.contains(&before) && error.contains("device lost"), "{error}");
+            hit.write().unwrap().fill(8);
+        }
         launch(WELL, &hit).unwrap();
         assert_ne!(pid(), before);
         assert_eq!(*hit.read().unwrap(), all(9));
@@ -417,7 +422,7 @@ fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
             false => (!children(all[0]).is_empty()).then_some(true),
         });
         if goes_on {
-            std::thread::sleep(Duration::from_millis(500));
+            within(LONG, || children(all[0]).into_iter().all(has_computed).then_some(()));
             kill(all[0]);
         }
         let output = running.end();
