@@ -9,7 +9,7 @@ mod calls;
 mod device;
 mod memory;
 
-pub(crate) use agents::{AGENT, Of, served};
+pub(crate) use agents::{Of, served};
 pub use device::RankDevice;
 
 use crate::wire::{self, Answer, Head, Kind, Request};
