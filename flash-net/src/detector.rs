@@ -30,9 +30,7 @@ pub struct Detector<T> {
     limit: Duration,
     /// Silence before a question, and between two.
     interval: Duration,
-    /// Those that are watched.
-    watched: Vec<Peer>,
-    /// Per peer of the world.
+    /// Per place of the world.
     lost: Vec<OnceLock<Loss>>,
     /// When to look again, in milliseconds of a clock that is read fast.
     next: AtomicU64,
@@ -44,7 +42,7 @@ struct Books {
     looked: Instant,
     /// Time in which this process has looked for frames.
     clock: Duration,
-    /// Per watched peer, from when it has joined.
+    /// Per place of the world, from when its peer has joined.
     peers: Vec<Option<Heard>>,
 }
 
@@ -59,17 +57,15 @@ struct Heard {
 }
 
 impl<T: Transport> Detector<T> {
-    /// Watches these peers, each from when it joins. `limit` is the longest silence.
-    pub fn new(transport: T, limit: Duration, watched: &[Peer]) -> Detector<T> {
-        let known = |peer: &Peer| *peer != transport.me() && (peer.0 as usize) < transport.peers();
-        let watched: Vec<Peer> = watched.iter().copied().filter(known).collect();
-        let books = Books { looked: Instant::now(), clock: Duration::ZERO, peers: vec![None; watched.len()] };
+    /// Watches all other peers, each from when it joins. `limit` is the longest silence.
+    pub fn new(transport: T, limit: Duration) -> Detector<T> {
+        let places = transport.places();
+        let books = Books { looked: Instant::now(), clock: Duration::ZERO, peers: vec![None; places] };
         Detector {
             limit,
             interval: SILENCE.min(limit / 4),
-            lost: (0..transport.peers()).map(|_| OnceLock::new()).collect(),
-            next: AtomicU64::new(if watched.is_empty() { u64::MAX } else { 0 }),
-            watched,
+            lost: (0..places).map(|_| OnceLock::new()).collect(),
+            next: AtomicU64::new(if places > 1 { 0 } else { u64::MAX }),
             books: Mutex::new(books),
             transport,
         }
@@ -95,7 +91,8 @@ impl<T: Transport> Detector<T> {
         books.clock += passed.min(self.interval);
         let clock = books.clock;
         let mut has_lost = false;
-        for (&peer, heard) in self.watched.iter().zip(&mut books.peers) {
+        let peers = (0..).map(Peer).zip(&mut books.peers).take(self.transport.peers());
+        for (peer, heard) in peers.filter(|(peer, _)| *peer != self.transport.me()) {
             let Some(info) = self.transport.info(peer) else { continue };
             if self.silent(peer).is_some() || self.transport.lost(peer).is_some() {
                 continue;
@@ -139,6 +136,10 @@ impl<T: Transport> Transport for Detector<T> {
         self.transport.peers()
     }
 
+    fn places(&self) -> usize {
+        self.transport.places()
+    }
+
     fn info(&self, peer: Peer) -> Option<PeerInfo> {
         self.transport.info(peer)
     }
@@ -169,7 +170,7 @@ impl<T: Transport> Transport for Detector<T> {
     }
 
     fn wait(&self, ticket: Ticket, until: Option<Instant>) {
-        if self.watched.is_empty() {
+        if self.lost.len() == 1 {
             return self.transport.wait(ticket, until);
         }
         let next = Instant::now() + self.interval / 4;
@@ -229,7 +230,7 @@ mod tests {
     impl Pair {
         fn new() -> Pair {
             let [me, other] = local(2).unwrap().try_into().unwrap();
-            let me = Detector::new(me, LIMIT, &[Peer(1)]);
+            let me = Detector::new(me, LIMIT);
             Pair { now: Instant::now() + SILENCE, me, other }
         }
 

@@ -35,6 +35,7 @@ const LOCAL_ARENA: u64 = if cfg!(miri) { 2 << 20 } else { 4 << 30 };
 pub struct SharedTransport {
     segment: Arc<Segment>,
     me: Peer,
+    /// One for each place.
     peers: Vec<Remote>,
     /// With what frames are copied to.
     waiters: Waiters<Box<Buffer>>,
@@ -78,7 +79,7 @@ impl SharedTransport {
     }
 
     fn new(segment: Arc<Segment>, me: Peer) -> Result<SharedTransport, NetError> {
-        let peers = segment.peers();
+        let (peers, places) = (segment.peers(), segment.places());
         if me.0 as usize >= peers {
             return Err(NetError::NoPeer { found: me, peers });
         }
@@ -94,9 +95,9 @@ impl SharedTransport {
         segment.set_state(me, State::Joined);
         let transport = SharedTransport {
             me,
-            peers: (0..peers).map(|_| Remote::default()).collect(),
+            peers: (0..places).map(|_| Remote::default()).collect(),
             waiters: Waiters::new(Box::new([[0; 8]; _])),
-            watches: Mutex::new(Watches { heard: vec![(0, None); peers], ..Watches::default() }),
+            watches: Mutex::new(Watches { heard: vec![(0, None); places], ..Watches::default() }),
             watched: AtomicU64::new(0),
             spins,
             heap: OnceLock::new(),
@@ -107,11 +108,12 @@ impl SharedTransport {
     }
 
     fn all(&self) -> impl Iterator<Item = (Peer, &Remote)> {
-        (0..).map(Peer).zip(&self.peers)
+        (0..).map(Peer).zip(&self.peers[..self.segment.peers()])
     }
 
     fn remote(&self, peer: Peer) -> Result<&Remote, NetError> {
-        self.peers.get(peer.0 as usize).ok_or(NetError::NoPeer { found: peer, peers: self.peers.len() })
+        let peers = self.segment.peers();
+        self.peers[..peers].get(peer.0 as usize).ok_or(NetError::NoPeer { found: peer, peers })
     }
 
     fn bell(&self) -> Doorbell<'_> {
@@ -301,6 +303,10 @@ impl Transport for SharedTransport {
     }
 
     fn peers(&self) -> usize {
+        self.segment.peers()
+    }
+
+    fn places(&self) -> usize {
         self.peers.len()
     }
 
@@ -339,7 +345,7 @@ impl Transport for SharedTransport {
         }
         let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
         let spin_end = Instant::now() + spin;
-        let looks = (64 / self.peers.len()).max(1);
+        let looks = (64 / self.peers()).max(1);
         let mut now;
         loop {
             for _ in 0..looks {
@@ -430,7 +436,7 @@ impl Drop for SharedTransport {
 
 impl std::fmt::Debug for SharedTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SharedTransport({} of {})", self.me, self.peers.len())
+        write!(f, "SharedTransport({} of {})", self.me, self.peers())
     }
 }
 

@@ -68,8 +68,14 @@ pub trait Transport: Send + Sync + 'static {
     /// This process.
     fn me(&self) -> Peer;
 
-    /// Processes of the world, this one included. They are numbered from 0.
+    /// Processes of the world, this one and those that are gone included. They are numbered from 0; more may
+    /// be added.
     fn peers(&self) -> usize;
+
+    /// Processes that there can be.
+    fn places(&self) -> usize {
+        self.peers()
+    }
 
     /// The peer, once it has joined. [`Transport::wait`] ends when one joins.
     fn info(&self, peer: Peer) -> Option<PeerInfo>;

@@ -2,7 +2,8 @@
 //!
 //! | part | written by |
 //! |---|---|
-//! | head: a magic number, version, peers, bytes of an arena | the process that makes the world |
+//! | head: a magic number, version, places, bytes of an arena | the process that makes the world |
+//! | number of peers: places that are in use | whoever adds a peer |
 //! | per peer: its doorbell, its name and processors as assigned, its entry as it joins | the one that makes the world, the peer; the doorbell by all |
 //! | per pair: a mailbox | sender and receiver |
 //! | per peer: an arena | all |
@@ -32,9 +33,14 @@ const VERSION: u64 = 1;
 
 /// Bytes of the head.
 const HEAD: usize = 32;
+/// Where the number of peers is.
+const IN_USE: u64 = 128;
 
 /// Peers of a world, at most.
 pub const MAX_PEERS: usize = 1024;
+
+/// Places of a world for peers that are added.
+const SPARE: usize = 60;
 
 /// Memory of a mailbox. The line of its own before each keeps the mailboxes of one receiver apart in its
 /// caches.
@@ -85,7 +91,8 @@ pub(crate) enum State {
 /// Where things are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
-    peers: u64,
+    /// Peers that there can be.
+    places: u64,
     arena: u64,
 }
 
@@ -95,30 +102,30 @@ impl Layout {
     }
 
     fn mailboxes(self) -> u64 {
-        self.members() + self.peers * MEMBER
+        self.members() + self.places * MEMBER
     }
 
     fn mailbox(self, from: Peer, to: Peer) -> u64 {
         let (from, to) = (u64::from(from.0), u64::from(to.0));
-        assert!(from < self.peers && to < self.peers);
-        self.mailboxes() + (to * self.peers + from) * MAILBOX
+        assert!(from < self.places && to < self.places);
+        self.mailboxes() + (to * self.places + from) * MAILBOX
     }
 
     fn arenas(self) -> u64 {
-        (self.mailboxes() + self.peers * self.peers * MAILBOX).next_multiple_of(ARENA_UNIT)
+        (self.mailboxes() + self.places * self.places * MAILBOX).next_multiple_of(ARENA_UNIT)
     }
 
     fn total(self) -> u64 {
-        self.arenas() + self.peers * self.arena
+        self.arenas() + self.places * self.arena
     }
 
-    /// Of peers and arenas that are not yet known to be valid.
-    fn checked(peers: u64, arena: u64) -> Option<Layout> {
-        let valid = (1..=MAX_PEERS as u64).contains(&peers)
+    /// Of places and arenas that are not yet known to be valid.
+    fn checked(places: u64, arena: u64) -> Option<Layout> {
+        let valid = (1..=MAX_PEERS as u64).contains(&places)
             && (ARENA_UNIT..=1 << 46).contains(&arena)
             && arena.is_multiple_of(ARENA_UNIT)
-            && peers * arena <= 1 << 46;
-        valid.then_some(Layout { peers, arena })
+            && places * arena <= 1 << 46;
+        valid.then_some(Layout { places, arena })
     }
 }
 
@@ -140,8 +147,22 @@ impl Segment {
         Ok(Segment::new(Mapping::anonymous(layout.total())?, layout))
     }
 
+    /// Peers that there can be.
+    pub(crate) fn places(&self) -> usize {
+        self.layout.places as usize
+    }
+
+    /// Peers that there are. Grows.
     pub(crate) fn peers(&self) -> usize {
-        self.layout.peers as usize
+        // Whatever another process writes there.
+        self.words(IN_USE, 8)[0].load(Acquire).clamp(1, self.layout.places) as usize
+    }
+
+    /// Takes the next place; `None` if there is none.
+    fn take_place(&self) -> Option<Peer> {
+        let count = &self.words(IN_USE, 8)[0];
+        let one_more = |count: u64| (count < self.layout.places).then_some(count + 1);
+        count.fetch_update(Release, Relaxed, one_more).ok().map(|place| Peer(place as u32))
     }
 
     /// The words of a range that starts at a multiple of 8. Arenas are not among them.
@@ -162,7 +183,7 @@ impl Segment {
     }
 
     fn member(&self, peer: Peer) -> u64 {
-        assert!(u64::from(peer.0) < self.layout.peers);
+        assert!(u64::from(peer.0) < self.layout.places);
         self.layout.members() + u64::from(peer.0) * MEMBER
     }
 
@@ -178,7 +199,7 @@ impl Segment {
     }
 
     pub(crate) fn arena(&self, of: Peer) -> SharedMemory {
-        assert!(u64::from(of.0) < self.layout.peers);
+        assert!(u64::from(of.0) < self.layout.places);
         let start = self.layout.arenas() + u64::from(of.0) * self.layout.arena;
         SharedMemory::new(Arc::clone(&self.mapping), start, self.layout.arena)
     }
@@ -222,9 +243,14 @@ impl Segment {
 
     fn write_members(&self, members: &[Member]) -> Result<(), NetError> {
         for (peer, member) in (0..).map(Peer).zip(members) {
-            self.write(self.member(peer) + ASSIGNED, member)?;
+            self.assign(peer, member)?;
         }
+        self.words(IN_USE, 8)[0].store(members.len() as u64, Release);
         Ok(())
+    }
+
+    fn assign(&self, peer: Peer, member: &Member) -> Result<(), NetError> {
+        self.write(self.member(peer) + ASSIGNED, member)
     }
 
     fn write<T: Serialize>(&self, offset: u64, value: &T) -> Result<(), NetError> {
@@ -268,8 +294,9 @@ pub struct World {
 }
 
 impl World {
-    /// A new world of these peers, with arenas of 4 times the memory of this machine, at least 64 GiB, as far
-    /// as addresses last. They are sparse: what is not touched takes no memory.
+    /// A new world of these peers, with room for 60 more, and with arenas of 4 times the memory of this
+    /// machine, at least 64 GiB, as far as addresses last. They are sparse: what is not touched takes no
+    /// memory.
     ///
     /// # Errors
     /// If the system refuses the memory, there are no peers or more than [`MAX_PEERS`], or a name is too
@@ -278,24 +305,45 @@ impl World {
         // SAFETY: a question to the system.
         let pages = u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0);
         let wanted = (4 * pages * PAGE).max(64 << 30);
-        let limit = (1 << 46) / members.len().max(1) as u64;
-        World::with_arenas(members, wanted.min(limit))
+        let spare = SPARE.min(MAX_PEERS.saturating_sub(members.len()));
+        let limit = (1 << 46) / (members.len() + spare) as u64;
+        World::with(members, spare, wanted.min(limit))
     }
 
-    /// A new world, with arenas of so many bytes, rounded to 2 MiB.
+    /// A new world of these peers and no others, with arenas of so many bytes, rounded to 2 MiB.
     ///
     /// # Errors
     /// As [`World::create`].
     pub fn with_arenas(members: &[Member], bytes: u64) -> Result<World, NetError> {
-        let layout = layout(members.len(), bytes)?;
+        World::with(members, 0, bytes)
+    }
+
+    fn with(members: &[Member], spare: usize, bytes: u64) -> Result<World, NetError> {
+        let layout = layout(members.len(), spare, bytes)?;
         let file = create_file(layout.total())?;
         let world = World { file, layout };
         let segment = world.map()?;
         segment.write_members(members)?;
-        let head = [MAGIC, VERSION, layout.peers, layout.arena].map(u64::to_ne_bytes);
+        let head = [MAGIC, VERSION, layout.places, layout.arena].map(u64::to_ne_bytes);
         let source = |source| NetError::System { what: "writing the head of a world", source };
         world.file.write_all_at(head.as_flattened(), 0).map_err(source)?;
         Ok(world)
+    }
+
+    /// Adds a peer, which no process is yet: one beside those that there are, or in place of one that is
+    /// gone.
+    ///
+    /// # Errors
+    /// If there is no place left, or the name is too long.
+    pub fn add(&self, member: &Member) -> Result<Peer, NetError> {
+        let segment = self.map()?;
+        let full = || NetError::World {
+            what: "adding a process to a world",
+            why: format!("all its {} places have been used", segment.places()),
+        };
+        let peer = segment.take_place().ok_or_else(full)?;
+        segment.assign(peer, member)?;
+        Ok(peer)
     }
 
     /// The world of a file that another process made.
@@ -320,24 +368,24 @@ impl World {
         }
         let mut head = [0; HEAD];
         file.read_exact_at(&mut head, 0).map_err(source)?;
-        let [magic, version, peers, arena] = [0, 1, 2, 3].map(|i| u64::from_ne_bytes(head.as_chunks().0[i]));
+        let [magic, version, places, arena] = [0, 1, 2, 3].map(|i| u64::from_ne_bytes(head.as_chunks().0[i]));
         if magic != MAGIC || version != VERSION {
             return Err(refuse(format!(
                 "expected {MAGIC:#x}, version {VERSION}, found {magic:#x}, version {version}: all processes of a \
                  world are of one version of FLASH"
             )));
         }
-        match Layout::checked(peers, arena) {
+        match Layout::checked(places, arena) {
             Some(layout) if layout.total() == size => Ok(World { file, layout }),
             _ => Err(refuse(format!(
-                "{peers} peers with arenas of {arena} bytes do not make its {size} bytes"
+                "{places} places with arenas of {arena} bytes do not make its {size} bytes"
             ))),
         }
     }
 
-    /// Peers of the world.
-    pub fn peers(&self) -> usize {
-        self.layout.peers as usize
+    /// Peers that there can be, those that are gone included.
+    pub fn places(&self) -> usize {
+        self.layout.places as usize
     }
 
     /// Bytes of it that take memory now.
@@ -374,15 +422,16 @@ impl World {
 
 /// The segment of a world in this process's own memory.
 pub(crate) fn anonymous(members: &[Member], arena: u64) -> Result<Segment, NetError> {
-    let segment = Segment::anonymous(layout(members.len(), arena)?)?;
+    let segment = Segment::anonymous(layout(members.len(), 0, arena)?)?;
     segment.write_members(members)?;
     Ok(segment)
 }
 
-fn layout(peers: usize, arena: u64) -> Result<Layout, NetError> {
+fn layout(peers: usize, spare: usize, arena: u64) -> Result<Layout, NetError> {
     // Down where up would be too far: the largest arenas that are asked for are a limit of addresses.
     let arena = (arena / ARENA_UNIT).max(1) * ARENA_UNIT;
-    Layout::checked(peers as u64, arena).ok_or_else(|| NetError::World {
+    let checked = (peers > 0).then(|| Layout::checked((peers + spare) as u64, arena)).flatten();
+    checked.ok_or_else(|| NetError::World {
         what: "making a world",
         why: format!(
             "expected 1 to {MAX_PEERS} peers and at most 64 TiB of arenas, found {peers} peers with {arena} bytes \

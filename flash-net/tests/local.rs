@@ -1,6 +1,6 @@
 //! The transport inside one process.
 
-use flash_net::{MAX_FRAME, NetError, Peer, Progress, SharedTransport, Transport, local};
+use flash_net::{MAX_FRAME, Member, NetError, Peer, Progress, SharedTransport, Transport, World, local};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -219,4 +219,34 @@ fn memory_of_one_peer_is_seen_by_the_other() {
     assert!(matches!(heap.free(block.offset), Err(NetError::NotABlock { .. })));
     // SAFETY: the memory is still mapped.
     assert_eq!(unsafe { theirs.add(99_999).read() }, 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there are no files in memory")]
+fn a_peer_is_added_in_place_of_one_that_is_gone_until_no_place_is_left() {
+    let world = World::create(&[Member::default(), Member::default()]).unwrap();
+    let join = |peer| SharedTransport::join(&world, peer).unwrap();
+    let (me, old) = (join(Peer(0)), join(Peer(1)));
+    old.post(Peer(0), b"old").unwrap();
+    drop(old);
+    assert!(matches!(me.post(Peer(2), b"early"), Err(NetError::NoPeer { peers: 2, .. })));
+    let peer = world.add(&Member { name: "new".into(), cpus: vec![3] }).unwrap();
+    assert_eq!((peer, me.peers()), (Peer(2), 3));
+    // Frames wait for it, as for any peer.
+    me.post(peer, b"before").unwrap();
+    let new = join(peer);
+    assert_eq!(me.info(peer).unwrap().name, "new");
+    new.post(Peer(0), b"new").unwrap();
+    assert_eq!(take(&me), [(Peer(1), b"old".to_vec()), (peer, b"new".to_vec())]);
+    assert_eq!(take(&new), [(Peer(0), b"before".to_vec())]);
+    assert!(me.lost(peer).is_none());
+    let mut added = 0;
+    let error = loop {
+        match world.add(&Member::default()) {
+            Ok(_) => added += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert_eq!((added, me.peers()), (59, me.places()));
+    assert!(error.contains("all its 62 places have been used"), "{error}");
 }

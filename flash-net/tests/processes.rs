@@ -196,7 +196,7 @@ fn a_stop_at_any_moment_is_a_silent_loss() {
     for at in [1, 1000] {
         two("a_stop_at_any_moment_is_a_silent_loss", patient_echo, |transport, child| {
             let limit = Duration::from_secs(1);
-            let transport = Detector::new(transport, limit, &[Peer(1)]);
+            let transport = Detector::new(transport, limit);
             let (came, loss) = exchange(&transport, |came| {
                 if came == at {
                     signal(child, libc::SIGSTOP);
@@ -213,7 +213,7 @@ fn a_stop_at_any_moment_is_a_silent_loss() {
 #[test]
 fn a_peer_that_is_stopped_for_less_than_the_limit_goes_on() {
     two("a_peer_that_is_stopped_for_less_than_the_limit_goes_on", patient_echo, |transport, child| {
-        let transport = Detector::new(transport, Duration::from_secs(60), &[Peer(1)]);
+        let transport = Detector::new(transport, Duration::from_secs(60));
         exchange(&transport, |came| match came {
             10 => {
                 signal(child, libc::SIGSTOP);

@@ -143,8 +143,9 @@ impl CpuItem<Failing<'_>> for Plain {
             let launched = own.submit(Failing::of(u64::MAX, &FlashMemory::<u64>::zeroed(1))).exec([1]);
             assert!(matches!(launched, Err(Error::Nested)), "{launched:?}");
         }
-        assert!(i[0] != k.at, "item {} fails on purpose", k.at);
-        *k.to = i[0] + 1;
+        let i = i[0] as u64;
+        assert!(i != k.at, "item {i} fails on purpose");
+        k.to.set(i + 1);
     }
 }
 
