@@ -143,64 +143,75 @@ pub trait Transport: Send + Sync + 'static {
     fn memory(&self, of: Peer) -> Option<SharedMemory>;
 }
 
-impl Transport for Box<dyn Transport> {
-    fn me(&self) -> Peer {
-        (**self).me()
-    }
+macro_rules! forwarded {
+    ($of:ident, $type:ty) => {
+        impl<$of: Transport + ?Sized> Transport for $type {
+            fn me(&self) -> Peer {
+                (**self).me()
+            }
 
-    fn peers(&self) -> usize {
-        (**self).peers()
-    }
+            fn peers(&self) -> usize {
+                (**self).peers()
+            }
 
-    fn info(&self, peer: Peer) -> Option<PeerInfo> {
-        (**self).info(peer)
-    }
+            fn places(&self) -> usize {
+                (**self).places()
+            }
 
-    fn longest(&self) -> usize {
-        (**self).longest()
-    }
+            fn info(&self, peer: Peer) -> Option<PeerInfo> {
+                (**self).info(peer)
+            }
 
-    fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
-        (**self).post_parts(to, parts)
-    }
+            fn longest(&self) -> usize {
+                (**self).longest()
+            }
 
-    fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
-        (**self).progress(sink)
-    }
+            fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
+                (**self).post_parts(to, parts)
+            }
 
-    fn ticket(&self) -> Ticket {
-        (**self).ticket()
-    }
+            fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
+                (**self).progress(sink)
+            }
 
-    fn wait(&self, ticket: Ticket, until: Option<Instant>) {
-        (**self).wait(ticket, until);
-    }
+            fn ticket(&self) -> Ticket {
+                (**self).ticket()
+            }
 
-    fn wake(&self) {
-        (**self).wake();
-    }
+            fn wait(&self, ticket: Ticket, until: Option<Instant>) {
+                (**self).wait(ticket, until);
+            }
 
-    fn lost(&self, peer: Peer) -> Option<Loss> {
-        (**self).lost(peer)
-    }
+            fn wake(&self) {
+                (**self).wake();
+            }
 
-    fn is_watched_by_frames(&self, peer: Peer) -> bool {
-        (**self).is_watched_by_frames(peer)
-    }
+            fn lost(&self, peer: Peer) -> Option<Loss> {
+                (**self).lost(peer)
+            }
 
-    fn ping(&self, to: Peer) -> Result<(), NetError> {
-        (**self).ping(to)
-    }
+            fn is_watched_by_frames(&self, peer: Peer) -> bool {
+                (**self).is_watched_by_frames(peer)
+            }
 
-    fn heard(&self, from: Peer) -> u64 {
-        (**self).heard(from)
-    }
+            fn ping(&self, to: Peer) -> Result<(), NetError> {
+                (**self).ping(to)
+            }
 
-    fn heap(&self) -> Option<&SharedHeap> {
-        (**self).heap()
-    }
+            fn heard(&self, from: Peer) -> u64 {
+                (**self).heard(from)
+            }
 
-    fn memory(&self, of: Peer) -> Option<SharedMemory> {
-        (**self).memory(of)
-    }
+            fn heap(&self) -> Option<&SharedHeap> {
+                (**self).heap()
+            }
+
+            fn memory(&self, of: Peer) -> Option<SharedMemory> {
+                (**self).memory(of)
+            }
+        }
+    };
 }
+
+forwarded!(T, Box<T>);
+forwarded!(T, &'static T);

@@ -11,6 +11,7 @@
 mod agent;
 mod controller;
 mod wire;
+mod world;
 
 use controller::{Controller, RankDevice};
 use flash_backend::__host::overlap;
@@ -27,7 +28,7 @@ static CONTROLLER: OnceLock<&'static Controller> = OnceLock::new();
 // done; memory is shared, or copied by it before it answers.
 unsafe impl Backend for Ranks {
     const KEY: &'static str = "RANK";
-    const DESCRIPTION: &'static str = "devices of other processes, started by `flash run`";
+    const DESCRIPTION: &'static str = "devices of other processes, started by `flash run` or `mpirun`";
     const TARGET: &'static str = "cpu";
     type Device = RankDevice;
 
@@ -39,7 +40,7 @@ unsafe impl Backend for Ranks {
     }
 
     fn agent() -> Option<fn() -> Result<(), Failure>> {
-        controller::is_agent().then_some(agent::serve as fn() -> Result<(), Failure>)
+        world::is_agent().then_some(agent::serve as fn() -> Result<(), Failure>)
     }
 
     fn generation() -> u64 {

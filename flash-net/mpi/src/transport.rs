@@ -4,8 +4,8 @@
 //! ahead of those that the receiver says it has taken. The receiving side is under one lock, which the thread
 //! that takes frames holds, and each sending side under one of its own. What no thread waits for stays in MPI.
 //!
-//! Who waits looks: for 20 us at once, for a millisecond with the processor offered to others between, then
-//! with naps of up to a millisecond. MPI has nothing to sleep on.
+//! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of up to
+//! a millisecond. MPI has nothing to sleep on. On a machine with other work, a nap ends sooner than an offer.
 
 use crate::find::Launched;
 use crate::hello::Hello;
@@ -48,8 +48,10 @@ const FRAMES: usize = 64;
 /// How long a thread looks for frames before it offers its processor.
 const SPIN: Duration = Duration::from_micros(20);
 /// How long it does that before it sleeps.
-const YIELD: Duration = Duration::from_millis(1);
-const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
+const YIELD: Duration = Duration::from_micros(100);
+/// A nap at least and at most; between, it is a part of what was waited for already.
+const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
+const PART: u32 = 16;
 /// Between two looks at the processes of the others.
 const WATCH: Duration = Duration::from_millis(10);
 
@@ -641,7 +643,6 @@ impl Transport for MpiTransport {
         }
         let start = Instant::now();
         let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
-        let mut nap = NAPS[0];
         loop {
             if self.is_due(ticket) {
                 return;
@@ -654,12 +655,12 @@ impl Transport for MpiTransport {
             match now - start {
                 waited if waited < spin => std::hint::spin_loop(),
                 waited if waited < spin + YIELD => std::thread::yield_now(),
-                _ => {
+                waited => {
                     // A loss that it finds makes the ticket old.
                     self.watch();
                     self.settle();
+                    let nap = (waited / PART).clamp(NAPS[0], NAPS[1]);
                     std::thread::sleep(rest.map_or(nap, |rest| rest.min(nap)));
-                    nap = (nap * 2).min(NAPS[1]);
                 }
             }
         }
