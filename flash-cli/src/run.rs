@@ -97,7 +97,7 @@ fn share(cpus: &[usize], rank: usize, ranks: usize) -> Vec<usize> {
 }
 
 /// Ends the calling process when its parent ends.
-fn end_with_parent() -> io::Result<()> {
+pub fn end_with_parent() -> io::Result<()> {
     // SAFETY: a system call on the calling process.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
         0 => Ok(()),
