@@ -302,7 +302,7 @@ mod tests {
             (" a 1 2", ":1:6: ", "found `2`"),
             ("a 2\n\na 3", ":3:1: ", "each host once"),
             ("--help", ":1:1: ", "the name or address of a host"),
-            ("é a$b 1", ":1:1: ", "found `é`"),
+            ("a 1\n é$b 1", ":2:2: ", "found `é$b`"),
         ] {
             let error = Hosts::parse(text).unwrap_err();
             assert!(error.starts_with(place) && error.contains(expected), "{text}: {error}");
