@@ -37,8 +37,8 @@ pub unsafe trait Backend: Sized + 'static {
     /// The type of its devices.
     type Device: Device;
     /// Looks for the driver and its devices, under the settings of a context. Called when a program first
-    /// needs them, and once more for each context in which a setting has another value that an earlier call
-    /// asked for.
+    /// needs them, once more for each context in which a setting has another value that an earlier call
+    /// asked for, and after an error when [`generation`](Self::generation) has changed.
     fn probe(settings: &HostSettings<'_>) -> Result<Vec<Self::Device>, Unavailable>;
     /// Its threads, if they run work of the host when they have none of their own. Asked after `probe` has
     /// succeeded.
@@ -49,6 +49,12 @@ pub unsafe trait Backend: Sized + 'static {
     /// If this process was started to serve its devices to another one: the function that does it, see
     /// [`abi::agent::Agent`].
     fn agent() -> Option<fn() -> Result<(), Failure>> {
+        None
+    }
+
+    /// If it starts agents for this process alone: the function that is told for which backend's key one is
+    /// wanted, see [`abi::agent::Agent`]. [`generation`](Self::generation) changes with that.
+    fn isolate() -> Option<fn(&str)> {
         None
     }
 

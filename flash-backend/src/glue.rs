@@ -35,6 +35,8 @@ pub struct Instance<B: Backend> {
 /// What a backend has found under some settings.
 struct Found<B: Backend> {
     asked: Asked,
+    /// As the backend said before they were looked for.
+    generation: u64,
     outcome: Result<Mutex<Devices<B>>, String>,
 }
 
@@ -154,11 +156,15 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
 /// The devices under some settings: those of an earlier call that asked for nothing that is another now.
 fn find<B: BackendStatic>(settings: HostSettings<'_>) -> &'static Result<Mutex<Devices<B>>, String> {
     let mut found = B::instance().found.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = found.iter().find(|known| settings.agree_with(&known.asked)) {
+    let generation = B::generation();
+    let holds = |known: &Found<B>| known.outcome.is_ok() || known.generation == generation;
+    let known = found.iter().filter(|known| holds(known));
+    if let Some(known) = known.into_iter().find(|known| settings.agree_with(&known.asked)) {
         return &known.outcome;
     }
     let outcome = Devices::look(&settings).map(Mutex::new);
-    let new: &'static Found<B> = Box::leak(Box::new(Found { asked: settings.into_asked(), outcome }));
+    let asked = settings.into_asked();
+    let new: &'static Found<B> = Box::leak(Box::new(Found { asked, generation, outcome }));
     found.push(new);
     &new.outcome
 }
@@ -193,12 +199,19 @@ pub(crate) fn agent<B: BackendStatic>() -> *const c_void {
         struct_size: size_of::<abi::agent::Agent>() as u32,
         is_agent: u32::from(caught(B::agent).ok().flatten().is_some()),
         serve: Some(serve::<B>),
+        isolate: B::isolate().map(|_| isolate::<B> as _),
     });
     std::ptr::from_ref(made).cast()
 }
 
 unsafe extern "C" fn serve<B: BackendStatic>() -> *mut abi::Error {
     entry("serve", || B::agent().map_or(Ok(()), |serve| serve()))
+}
+
+unsafe extern "C" fn isolate<B: BackendStatic>(key: Str) {
+    // SAFETY: the caller's text lives for the call.
+    let key = unsafe { key.as_str() };
+    let _ = caught(|| B::isolate().map(|isolate| isolate(key)));
 }
 
 /// A list for the host, which lives for ever: there is one per change.

@@ -37,7 +37,7 @@ pub fn run(question: &Question) -> Result<u8> {
     let start = Start { processes: question.ranks, hosts, program: &question.program };
     let mut command = launcher.command(&start);
     // SAFETY: between fork and exec the function makes one system call.
-    unsafe { command.pre_exec(crate::run::end_with_parent) };
+    unsafe { command.pre_exec(|| flash_net::end_with_parent(libc::SIGTERM)) };
     let started = command.status();
     let status = started.with_context(|| format!("cannot start {}", launcher.path().display()))?;
     Ok(status.code().or(status.signal().map(|signal| 128 + signal)).map_or(1, |code| code as u8))

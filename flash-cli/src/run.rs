@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
-use std::{io, mem, thread};
+use std::{mem, thread};
 
 /// How long agents have to end after the program; then they are killed.
 const END: Duration = Duration::from_secs(5);
@@ -35,8 +35,10 @@ pub fn run(question: &Question) -> Result<u8> {
         let mut command = Command::new(program);
         command.args(arguments);
         world.inherit(&mut command, Peer(rank as u32))?;
+        // The program may have something to put in order.
+        let signal = if rank == 0 { libc::SIGTERM } else { libc::SIGKILL };
         // SAFETY: between fork and exec the function makes one system call.
-        unsafe { command.pre_exec(end_with_parent) };
+        unsafe { command.pre_exec(move || flash_net::end_with_parent(signal)) };
         let started = command.spawn().with_context(|| format!("cannot start {}", program.display()));
         match started {
             Ok(child) => children.push(child),
@@ -94,15 +96,6 @@ fn share(cpus: &[usize], rank: usize, ranks: usize) -> Vec<usize> {
         return vec![cpus[rank % cpus.len()]];
     }
     cpus[rank * cpus.len() / ranks..(rank + 1) * cpus.len() / ranks].to_vec()
-}
-
-/// Ends the calling process when its parent ends.
-pub fn end_with_parent() -> io::Result<()> {
-    // SAFETY: a system call on the calling process.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 #[cfg(test)]

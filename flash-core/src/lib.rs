@@ -21,6 +21,7 @@ pub mod runtime;
 mod settings;
 pub mod workers;
 
+pub use devices::agent::agent_here;
 pub use error::{DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};
 pub use flash_backend::settings::{Variable, VariableState};
 pub use flash_backend::{fork, set_notices};

@@ -189,6 +189,10 @@ impl<T: Transport> Transport for Detector<T> {
         self.transport.is_watched_by_frames(peer)
     }
 
+    fn end(&self, peer: Peer, limit: Duration) -> bool {
+        self.transport.end(peer, limit)
+    }
+
     fn ping(&self, to: Peer) -> Result<(), NetError> {
         self.check(to)?;
         self.transport.ping(to)

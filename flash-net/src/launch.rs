@@ -26,9 +26,7 @@ impl World {
     pub fn inherit(&self, command: &mut Command, me: Peer) -> Result<(), NetError> {
         let source = |source| NetError::System { what: "handing a world to a child", source };
         let file = self.file().try_clone().map_err(source)?;
-        let member = self.map()?.assigned(me);
-        let member = member.map_err(|why| NetError::World { what: "handing a world to a child", why })?;
-        let cpus = process::set_of(&member.cpus);
+        let cpus = process::set_of(&self.member(me)?.cpus);
         command.env(WORLD_VARIABLE, format!("{}:{}", file.as_raw_fd(), me.0));
         let keep = move || {
             // SAFETY: the descriptor is this closure's. Only the child's own descriptor changes.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 /// The id of the host's last start: tells hosts apart. Empty where the system does not say.
 pub fn boot_id() -> String {
@@ -82,6 +83,19 @@ pub(crate) fn keep_to(set: &libc::cpu_set_t) -> io::Result<()> {
     }
 }
 
+/// Has this signal sent to the calling process when the thread that has started it ends: for a child, between
+/// fork and exec. One that is stopped ends by `SIGKILL` alone.
+///
+/// # Errors
+/// The system's.
+pub fn end_with_parent(signal: i32) -> io::Result<()> {
+    // SAFETY: a system call on the calling process.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A process that is watched: it is this one, however numbers are used again.
 pub struct Watch(OwnedFd);
 
@@ -102,6 +116,23 @@ impl Watch {
         let watch = Watch(unsafe { OwnedFd::from_raw_fd(file as i32) });
         // From here on the number stays what it is; it may have been used again before.
         Ok((start == 0 || started(pid) == start).then_some(watch))
+    }
+
+    /// Another descriptor of the same process.
+    pub(crate) fn try_clone(&self) -> io::Result<Watch> {
+        self.0.try_clone().map(Watch)
+    }
+
+    /// Ends the process by force. True if it has ended within the limit.
+    pub(crate) fn end(&self, limit: Duration) -> bool {
+        let file = self.0.as_raw_fd();
+        let none = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: a signal to the process of the descriptor; a process that has ended gets none.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, file, libc::SIGKILL, none, 0) };
+        let mut poll = libc::pollfd { fd: file, events: libc::POLLIN, revents: 0 };
+        let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: one entry.
+        unsafe { libc::poll(&raw mut poll, 1, limit) > 0 }
     }
 
     /// Which of these have ended.

@@ -390,6 +390,19 @@ impl Transport for SharedTransport {
         Some(loss.clone())
     }
 
+    fn end(&self, peer: Peer, limit: Duration) -> bool {
+        // Not before it is met: a process that has not joined uses nothing here.
+        let watches = self.watches();
+        let watch = watches.processes.iter().find(|(watched, _)| *watched == peer);
+        let watch = watch.map(|(_, watch)| watch.try_clone());
+        drop(watches);
+        match watch {
+            Some(Ok(watch)) => watch.end(limit),
+            Some(Err(_)) => false,
+            None => self.peers.get(peer.0 as usize).is_some_and(|remote| remote.gone.get().is_some()),
+        }
+    }
+
     fn ping(&self, to: Peer) -> Result<(), NetError> {
         self.send(to, Kind::Ping, &[])
     }

@@ -5,7 +5,7 @@ use crate::heap::SharedHeap;
 use crate::memory::SharedMemory;
 use crate::waiters::Ticket;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of a process in its world; 0 is the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,6 +127,12 @@ pub trait Transport: Send + Sync + 'static {
         false
     }
 
+    /// Ends the process of a peer, by force, and waits until it has ended, for at most this time. True: it has
+    /// ended, and touches no memory any more. False, too, if this transport cannot.
+    fn end(&self, _peer: Peer, _limit: Duration) -> bool {
+        false
+    }
+
     /// Asks the peer for a sign of life: its next [`Transport::progress`] sends it.
     ///
     /// # Errors
@@ -192,6 +198,10 @@ macro_rules! forwarded {
 
             fn is_watched_by_frames(&self, peer: Peer) -> bool {
                 (**self).is_watched_by_frames(peer)
+            }
+
+            fn end(&self, peer: Peer, limit: Duration) -> bool {
+                (**self).end(peer, limit)
             }
 
             fn ping(&self, to: Peer) -> Result<(), NetError> {

@@ -383,6 +383,18 @@ impl World {
         }
     }
 
+    /// What a peer was given when it was added.
+    ///
+    /// # Errors
+    /// If there is no such peer, or its record cannot be read.
+    pub fn member(&self, peer: Peer) -> Result<Member, NetError> {
+        let segment = self.map()?;
+        if peer.0 as usize >= segment.peers() {
+            return Err(NetError::NoPeer { found: peer, peers: segment.peers() });
+        }
+        segment.assigned(peer).map_err(|why| NetError::World { what: "reading what a peer was given", why })
+    }
+
     /// Peers that there can be, those that are gone included.
     pub fn places(&self) -> usize {
         self.layout.places as usize

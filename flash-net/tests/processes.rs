@@ -7,6 +7,7 @@ use flash_net::{
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -206,6 +207,10 @@ fn a_stop_at_any_moment_is_a_silent_loss() {
             assert_eq!(loss.how, How::Silent(limit));
             assert_eq!(loss.pid, Some(child.id()));
             assert!(loss.last_heard.is_some());
+            assert!(transport.end(Peer(1), Duration::from_secs(60)));
+            let status = child.try_wait().unwrap().expect("it has ended");
+            assert_eq!(status.signal(), Some(libc::SIGKILL));
+            assert!(transport.end(Peer(1), Duration::ZERO));
         });
     }
 }

@@ -56,7 +56,7 @@ pub use flash_core::runtime::{
     Context, Event, Handle, HostArgs, HostTask, Later, LaunchProfile, Pipeline, Profile, RuntimeObj, Signal,
     SubmitObj, devices_where, get_runtime,
 };
-pub use flash_core::{Settings, workers};
+pub use flash_core::{Settings, agent_here, workers};
 // Errors.
 pub use flash_core::{Code, Error, set_notices};
 // Kernels: definitions, implementations, and plugins of them.

@@ -3,7 +3,8 @@
 //!
 //! `flash run -n 4 -- PROGRAM` starts four processes of one program: the first runs it, and the others become
 //! agents when the program asks for its first runtime. `RANK` selects all devices of all agents, `RANK:3`
-//! those of the third, `RANK:3/NVIDIA_GPU:0` one of them, and `RANK:gpu` all of a class.
+//! those of the third, `RANK:3/NVIDIA_GPU:0` one of them, and `RANK:gpu` all of a class. `NVIDIA_GPU@agent`
+//! starts an agent of the program's own, with the devices of one backend.
 //!
 //! The controller's directory of arrays is the only one. An agent's memory is one more place for them, an
 //! agent knows of buffers and launches alone, and decides nothing. See `docs/ranks.md`.
@@ -13,10 +14,11 @@ mod controller;
 mod wire;
 mod world;
 
-use controller::{Controller, RankDevice};
+use controller::{AGENT, Controller, Of, RankDevice};
 use flash_backend::__host::overlap;
 use flash_backend::{Backend, Changes, Class, Code, Failure, HostSettings, Unavailable};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The backend.
@@ -24,18 +26,76 @@ pub struct Ranks;
 
 static CONTROLLER: OnceLock<&'static Controller> = OnceLock::new();
 
+/// Agents that were asked for, by the key of their backend.
+static ISOLATED: Mutex<Vec<Isolated>> = Mutex::new(Vec::new());
+/// Changes whenever one is.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+struct Isolated {
+    key: String,
+    state: State,
+}
+
+enum State {
+    Wanted,
+    There,
+    Failed(Failure),
+}
+
+fn isolated() -> MutexGuard<'static, Vec<Isolated>> {
+    ISOLATED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wants an agent with the devices of a key, unless there is one.
+fn isolate(key: &str) {
+    let mut all = isolated();
+    match all.iter_mut().find(|one| one.key == key) {
+        None => all.push(Isolated { key: key.to_owned(), state: State::Wanted }),
+        Some(one) if matches!(one.state, State::There) => return,
+        Some(one) => one.state = State::Wanted,
+    }
+    ASKED.fetch_add(1, SeqCst);
+}
+
+/// Starts the agents that are wanted.
+fn start_wanted(controller: &'static Controller) -> Vec<RankDevice> {
+    let mut devices = Vec::new();
+    for one in isolated().iter_mut().filter(|one| matches!(one.state, State::Wanted)) {
+        let started = controller.isolate(&one.key).and_then(|(agent, found)| {
+            RankDevice::all(controller, agent, found).map_err(|why| Failure::new(Code::Invalid, why))
+        });
+        one.state = match started {
+            Ok(found) => {
+                devices.extend(found);
+                State::There
+            }
+            Err(failure) => State::Failed(failure),
+        };
+    }
+    devices
+}
+
 // SAFETY: an agent runs what a launch says through a backend of its own, which does, and answers when that is
 // done; memory is shared, or copied by it before it answers.
 unsafe impl Backend for Ranks {
     const KEY: &'static str = "RANK";
-    const DESCRIPTION: &'static str = "devices of other processes, started by `flash run` or `mpirun`";
+    const DESCRIPTION: &'static str =
+        "devices of other processes, started by `flash run`, by `mpirun` or for `KEY@agent`";
     const TARGET: &'static str = "cpu";
     type Device = RankDevice;
 
     fn probe(settings: &HostSettings<'_>) -> Result<Vec<RankDevice>, Unavailable> {
         let limit = settings.number("rank.timeout_ms", 50..=3_600_000)?.unwrap_or(5000);
-        let (controller, devices) = Controller::start(Duration::from_millis(limit))?;
-        CONTROLLER.get_or_init(|| controller);
+        let alone = !isolated().is_empty();
+        let controller = match CONTROLLER.get() {
+            Some(controller) => controller,
+            None => {
+                let controller = Controller::start(Duration::from_millis(limit), alone)?;
+                CONTROLLER.get_or_init(|| controller)
+            }
+        };
+        let mut devices = controller.devices()?;
+        devices.extend(start_wanted(controller));
         Ok(devices)
     }
 
@@ -43,13 +103,17 @@ unsafe impl Backend for Ranks {
         world::is_agent().then_some(agent::serve as fn() -> Result<(), Failure>)
     }
 
-    fn generation() -> u64 {
-        CONTROLLER.get().map_or(0, |controller| controller.losses())
+    fn isolate() -> Option<fn(&str)> {
+        Some(isolate)
     }
 
-    fn changes(known: &[&RankDevice]) -> Changes<RankDevice> {
-        let gone = known.iter().enumerate().filter(|(_, device)| device.is_lost()).map(|(i, _)| i);
-        Changes { gone: gone.collect(), new: Vec::new() }
+    fn generation() -> u64 {
+        ASKED.load(SeqCst)
+    }
+
+    fn changes(_known: &[&RankDevice]) -> Changes<RankDevice> {
+        let new = CONTROLLER.get().map_or_else(Vec::new, |controller| start_wanted(controller));
+        Changes { gone: Vec::new(), new }
     }
 
     fn resolve(suffix: &str, devices: &[&RankDevice]) -> Option<Result<Vec<usize>, Failure>> {
@@ -59,11 +123,30 @@ unsafe impl Backend for Ranks {
 
 flash_backend::register_backend!(Ranks);
 
+/// The devices that a suffix selects, in an agent of a key's own: `OPENCL@agent`, `OPENCL:1@agent`.
+fn selected_alone(key: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure> {
+    let name = key.split_once(':').map_or(key, |(name, _)| name);
+    let state = isolated();
+    if let Some(Isolated { state: State::Failed(why), .. }) = state.iter().find(|one| one.key == name) {
+        return Err(why.clone());
+    }
+    let is_meant = |device: &RankDevice| device.agent.of == Of::Key(name.to_owned()) && has_key(device, key);
+    let numbered = devices.iter().enumerate();
+    Ok(numbered.filter(|(_, device)| is_meant(device)).map(|(at, _)| at).collect())
+}
+
 /// The devices that a suffix selects: `3`, `3/NVIDIA_GPU`, `3/NVIDIA_GPU:0`, `gpu`; an empty one those of all
 /// ranks. Where no key of an agent's devices is given, those that are emulated or for tests are left out, and
 /// those that are the same hardware as a faster one.
 fn selected(suffix: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure> {
+    if let Some(key) = suffix.strip_suffix(AGENT) {
+        return selected_alone(key, devices);
+    }
     let (rank, key) = suffix.split_once('/').unwrap_or((suffix, ""));
+    let rank_of = |device: &RankDevice| match device.agent.of {
+        Of::Rank(rank) => Some(rank),
+        Of::Key(_) => None,
+    };
     let numbered = || devices.iter().copied().enumerate();
     let class = [Class::Cpu, Class::Gpu, Class::Fpga, Class::Other].into_iter().find(|c| c.name() == suffix);
     let rank: Option<u32> = match (suffix, class) {
@@ -74,14 +157,14 @@ fn selected(suffix: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure
         })?),
     };
     if !key.is_empty() {
-        let of = |device: &RankDevice| Some(device.agent.0) == rank && has_key(device, key);
+        let of = |device: &RankDevice| rank_of(device) == rank && has_key(device, key);
         return Ok(numbered().filter(|(_, device)| of(device)).map(|(at, _)| at).collect());
     }
     let is_meant = |device: &RankDevice| {
         let info = device.properties();
         !info.emulated
             && !info.test
-            && rank.is_none_or(|rank| rank == device.agent.0)
+            && rank_of(device).is_some_and(|of| rank.is_none_or(|rank| rank == of))
             && class.is_none_or(|class| class == info.class)
     };
     let mut found: Vec<_> = numbered().filter(|(_, device)| is_meant(device)).collect();
@@ -92,7 +175,7 @@ fn selected(suffix: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure
             overlap(&devices[*other].properties().physical_id, &device.properties().physical_id)
         };
         // Agents that share processors are devices all the same.
-        if !chosen.iter().any(|other| devices[*other].agent == device.agent && same(other)) {
+        if !chosen.iter().any(|other| std::ptr::eq(devices[*other].agent, device.agent) && same(other)) {
             chosen.push(at);
         }
     }

@@ -6,7 +6,7 @@
 //! from then on. While this thread looks for devices or asks a plugin what it brings, nothing can be listed.
 
 use super::catalog::Catalog;
-use super::loader;
+use super::{DeviceHandle, loader};
 use flash_backend::__host::{HOST, HostExtension};
 use flash_types::abi::{self, Implementation, RegisteredDevice, RegistryApi, Str};
 use std::cell::Cell;
@@ -22,6 +22,7 @@ static REGISTRY: RegistryApi = RegistryApi {
     devices: Some(devices),
     implementations: Some(visit_implementations),
     add: Some(add),
+    devices_of: Some(devices_of),
 };
 
 inventory::submit! {
@@ -90,7 +91,31 @@ unsafe extern "C" fn devices(
         Ok(catalog) => catalog,
         Err(error) => return error,
     };
-    for device in catalog.registry().devices() {
+    visit_devices(catalog.registry().devices(), visit, argument)
+}
+
+unsafe extern "C" fn devices_of(
+    key: Str,
+    visit: unsafe extern "C" fn(*mut c_void, *const RegisteredDevice) -> *mut abi::Error,
+    argument: *mut c_void,
+) -> *mut abi::Error {
+    let catalog = match catalog() {
+        Ok(catalog) => catalog,
+        Err(error) => return error,
+    };
+    // SAFETY: the caller's text lives for the call.
+    match catalog.registry().resolve(unsafe { key.as_str() }) {
+        Ok(devices) => visit_devices(devices.into_iter(), visit, argument),
+        Err(why) => error(&why.to_string()),
+    }
+}
+
+fn visit_devices(
+    devices: impl Iterator<Item = &'static DeviceHandle>,
+    visit: unsafe extern "C" fn(*mut c_void, *const RegisteredDevice) -> *mut abi::Error,
+    argument: *mut c_void,
+) -> *mut abi::Error {
+    for device in devices {
         let device = RegisteredDevice {
             struct_size: size_of::<RegisteredDevice>() as u32,
             reserved: 0,

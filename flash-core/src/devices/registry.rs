@@ -20,13 +20,12 @@ struct Backend {
     key: String,
     loaded: &'static LoadedBackend,
     plugin: usize,
-    devices: Mutex<Option<Result<Devices, String>>>,
+    /// What was found, and the backend's number at that time.
+    devices: Mutex<Option<(u64, Result<Devices, String>)>>,
 }
 
 /// The devices of a backend, as a context sees them.
 struct Devices {
-    /// The backend's number when they were listed.
-    generation: u64,
     /// By their numbers, including those that have gone.
     all: Vec<&'static DeviceHandle>,
     there: Vec<&'static DeviceHandle>,
@@ -210,12 +209,15 @@ impl Registry {
                 Some(last) if is_number => format!("{last}:{part}"),
                 _ => part.to_owned(),
             };
-            last = Some(part.rsplit_once(':').map_or(&*part, |(before, _)| before).to_owned());
+            let isolated = part.strip_suffix("@agent");
+            last = Some(part.rsplit_once(':').map_or(&*part, |(before, _)| before).to_owned())
+                .filter(|_| isolated.is_none());
             let (name, index) = match part.split_once(':') {
                 Some((name, index)) => (name, Some(index)),
                 None => (&*part, None),
             };
             let devices = match name {
+                _ if isolated.is_some() => self.isolated(key, isolated.unwrap_or_default())?,
                 "ALL" | "ALL_ACCEL" if index.is_none() => self.group(key)?,
                 "ALL" | "ALL_ACCEL" => {
                     return Err(self.key_error(key, "a group has no numbered devices; name a backend".into()));
@@ -229,6 +231,26 @@ impl Registry {
             }
         }
         Ok(chosen)
+    }
+
+    /// The devices of a key in an agent of this process's own.
+    fn isolated(&self, key: &str, isolated: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
+        let failed = |why: String| self.key_error(key, format!("`{isolated}@agent`: {why}"));
+        let (api, isolate) = self.isolating().map_err(failed)?;
+        let backend = self.backends.iter().find(|b| std::ptr::eq(b.loaded.api, api));
+        // Ids of such devices are keys, too.
+        let own = backend.and_then(|backend| isolated.strip_prefix(&format!("{}:", backend.key)));
+        let isolated = own.unwrap_or(isolated);
+        let name = isolated.split_once(':').map_or(isolated, |(name, _)| name);
+        if !self.backends.iter().any(|other| other.key == name && backend.is_none_or(|b| b.key != name)) {
+            return Err(failed("expected the key of one other backend before `@agent`".to_owned()));
+        }
+        isolate.ask(name);
+        match backend.and_then(|backend| self.selected(backend, &format!("{isolated}@agent"))) {
+            Some(Ok(found)) if !found.is_empty() => Ok(found),
+            Some(Ok(_)) | None => Err(failed("the agent has no such device".to_owned())),
+            Some(Err(why)) => Err(failed(why)),
+        }
     }
 
     /// The best of everything: fastest first, one device per physical id, none that is emulated or for tests.
@@ -378,23 +400,22 @@ impl Registry {
         // SAFETY: a checked vtable, whose functions may be called at any time.
         let generation = backend.loaded.api.generation.map_or(0, |generation| unsafe { generation() });
         match &mut *devices {
-            Some(Err(why)) => return Err(why.clone()),
-            Some(Ok(known)) if known.generation == generation => {}
-            Some(Ok(known)) => {
+            Some((known, _)) if *known == generation => {}
+            Some((number, Ok(known))) => {
                 // If they cannot be listed now, the list stays as it was.
                 if let Ok(there) = open(&backend.key, backend.loaded, &self.settings, &mut known.all) {
-                    (known.there, known.generation) = (there, generation);
+                    (known.there, *number) = (there, generation);
                 }
             }
             none => {
                 let mut all = Vec::new();
                 let there = open(&backend.key, backend.loaded, &self.settings, &mut all);
-                *none = Some(there.map(|there| Devices { generation, all, there }));
+                *none = Some((generation, there.map(|there| Devices { all, there })));
             }
         }
         match &*devices {
-            Some(Ok(devices)) => Ok(body(devices)),
-            Some(Err(why)) => Err(why.clone()),
+            Some((_, Ok(devices))) => Ok(body(devices)),
+            Some((_, Err(why))) => Err(why.clone()),
             None => unreachable!("just made"),
         }
     }

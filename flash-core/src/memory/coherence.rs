@@ -11,8 +11,7 @@
 //! unlock the directory while nothing is in flight but its own writes (`Directory::in_flight`).
 
 use super::ArrayInner;
-#[cfg(test)]
-use super::device::DeviceMemory;
+use super::device::{DeviceMemory, memory_of};
 use super::directory::{Directory, Place};
 use super::host_budget;
 use super::incoming::{IncomingCopies, Ticket};
@@ -278,6 +277,7 @@ impl ArrayInner {
             if let Err(error) = unsafe { transfer.run(&part) } {
                 if matches!(error, Error::Backend { code: Code::DeviceLost, .. }) {
                     directory.lost(from);
+                    memory_of(from).into_iter().for_each(DeviceMemory::lose);
                 }
                 return Err(error);
             }
@@ -371,6 +371,13 @@ impl ArrayInner {
         let left = directory.forget(place, &all);
         debug_assert!(left.is_empty());
         Ok(directory.set_copy(place, None).map_or(0, |copy| copy.bytes()))
+    }
+
+    /// A place is lost, with its copy. The caller has taken the memory as for [`evict`](Self::evict).
+    pub fn lose(&self, place: Place) {
+        let mut directory = self.directory();
+        directory.lost(place);
+        directory.set_copy(place, None);
     }
 }
 

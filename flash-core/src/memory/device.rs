@@ -18,7 +18,7 @@ use spaces::Spaces;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 
 /// The memory of a device that is not the host's: one or several memory spaces of its backend. Devices with
@@ -35,6 +35,8 @@ pub(crate) struct DeviceMemory {
     pool: Mutex<Pool>,
     /// It did not answer at its last copy.
     lost: AtomicBool,
+    /// How often its contents were lost.
+    losses: AtomicU32,
     pub(super) counters: Counters,
 }
 
@@ -63,6 +65,8 @@ pub(crate) struct DeviceBuffer {
     memory: &'static DeviceMemory,
     raw: Buffer,
     bytes: u64,
+    /// The memory's losses when it was taken into use.
+    losses: u32,
 }
 
 /// A device's copy of an array.
@@ -168,6 +172,7 @@ impl DeviceMemory {
             budget: AtomicU64::new(if known == 0 { u64::MAX } else { known }),
             pool: Mutex::default(),
             lost: AtomicBool::new(false),
+            losses: AtomicU32::new(0),
             counters: Counters::default(),
         }));
         all.push(memory);
@@ -238,7 +243,7 @@ impl DeviceMemory {
             Some(buffer) => self.give_up(buffer),
         };
         match self.alloc_claimed(bytes) {
-            Ok(raw) => Ok(DeviceBuffer { memory: self, raw, bytes }),
+            Ok(raw) => Ok(self.buffer(raw, bytes)),
             Err(error) => {
                 self.pool().used -= bytes;
                 Err(match error {
@@ -266,7 +271,8 @@ impl DeviceMemory {
         let Some(clear) = self.device.api.clear else { return Ok(false) };
         // SAFETY: `alloc` of this device gave the buffer, with that many bytes, and it has no users.
         match unsafe { take_error(clear(self.device.raw, buffer.raw, buffer.bytes)) } {
-            Err(Error::Backend { code: Code::Unsupported, .. }) => Ok(false),
+            // It may be one from before the device was lost.
+            Err(Error::Backend { code: Code::Unsupported | Code::DeviceLost, .. }) => Ok(false),
             outcome => outcome.map(|()| true),
         }
     }
@@ -287,7 +293,12 @@ impl DeviceMemory {
         }
         pool.cached -= size;
         pool.used += size;
-        Some(DeviceBuffer { memory: self, raw, bytes: size })
+        drop(pool);
+        Some(self.buffer(raw, size))
+    }
+
+    fn buffer(&'static self, raw: Buffer, bytes: u64) -> DeviceBuffer {
+        DeviceBuffer { memory: self, raw, bytes, losses: self.losses.load(Relaxed) }
     }
 
     fn alloc_new(&self, bytes: u64) -> Result<Buffer, Error> {
@@ -389,16 +400,7 @@ impl DeviceMemory {
 
     /// Evicts copies without users, the least recently used first, until this many bytes went to the cache.
     fn evict(&self, bytes: u64) -> Result<(), Error> {
-        let mut pool = self.pool();
-        let mut candidates: Vec<(u64, Arc<ArrayInner>)> = Vec::new();
-        pool.copies.retain(|entry| match entry.header.upgrade() {
-            Some(header) => {
-                candidates.push((entry.last_use.get(), header));
-                true
-            }
-            None => false,
-        });
-        drop(pool);
+        let mut candidates = self.copied();
         candidates.sort_by_key(|(used, _)| *used);
         let mut freed = 0;
         for (_, header) in candidates {
@@ -414,6 +416,38 @@ impl DeviceMemory {
             freed += outcome?;
         }
         Ok(())
+    }
+
+    /// Arrays of which it has copies, with the times of their last uses.
+    fn copied(&self) -> Vec<(u64, Arc<ArrayInner>)> {
+        let mut found = Vec::new();
+        self.pool().copies.retain(|entry| match entry.header.upgrade() {
+            Some(header) => {
+                found.push((entry.last_use.get(), header));
+                true
+            }
+            None => false,
+        });
+        found
+    }
+
+    /// The device is lost, and what was in its memory. Elements that were current only there are poisoned,
+    /// and no array without users keeps a copy there: the device may come back, with an empty memory.
+    #[cold]
+    pub fn lose(&'static self) {
+        self.losses.fetch_add(1, Relaxed);
+        for (_, header) in self.copied() {
+            // What uses an array that is in use finds out by itself.
+            if header.state.try_evict() {
+                header.lose(self.place);
+                header.end_evict();
+            }
+        }
+    }
+
+    /// True if a lost device leaves it as it is.
+    pub fn outlives_devices(&self) -> bool {
+        self.spaces.outlive_devices()
     }
 
     #[cold]
@@ -444,6 +478,12 @@ impl DeviceMemory {
     ) -> Result<Option<ReplacedCopy>, Error> {
         let now = LastUse::now();
         let range = match directory.copy(self.place) {
+            // Nothing is in it, and the device may have come back without it.
+            Some(copy) if copy.buffer.is_lost() && directory.current(self.place).is_empty() => {
+                header.home.leave();
+                directory.set_copy(self.place, None);
+                range
+            }
             Some(copy) => {
                 copy.last_use.set(now);
                 if range.is_empty() || copy.has_room(&range) {
@@ -602,6 +642,11 @@ pub(crate) struct ReplacedCopy {
 impl DeviceBuffer {
     pub fn raw(&self) -> Buffer {
         self.raw
+    }
+
+    /// True if its memory has lost its contents since it was taken into use.
+    fn is_lost(&self) -> bool {
+        self.losses != self.memory.losses.load(Relaxed)
     }
 }
 

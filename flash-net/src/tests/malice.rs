@@ -146,8 +146,8 @@ fn a_file_that_is_no_world_is_refused() {
     for (place, word, found) in [
         (0, 7_u64, "0x7, version 1"),
         (8, 7, "version 7: all processes of a world are of one version of FLASH"),
-        (16, 3, "3 peers with arenas of 2097152 bytes do not make its"),
-        (24, u64::MAX, "2 peers with arenas of 18446744073709551615 bytes"),
+        (16, 3, "3 places with arenas of 2097152 bytes do not make its"),
+        (24, u64::MAX, "2 places with arenas of 18446744073709551615 bytes"),
     ] {
         let mut kept = [0; 8];
         world.file().read_exact_at(&mut kept, place).unwrap();

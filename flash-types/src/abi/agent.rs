@@ -1,6 +1,6 @@
 //! The extension `agent` of a backend: a process that serves its devices to another one.
 
-use super::Error;
+use super::{Error, Str};
 
 /// Name of the extension; its version is 1.
 pub const AGENT_EXTENSION: &str = "agent";
@@ -17,4 +17,8 @@ pub struct Agent {
     /// is to end. The host calls it once, from a thread that holds nothing, before the program gets its first
     /// runtime.
     pub serve: Option<unsafe extern "C" fn() -> *mut Error>,
+    /// Asks for an agent of this process's own, with the devices of the backend with this key; the text lives
+    /// for the call. It is there, or the reason why it is not, when the backend's devices are listed next:
+    /// `resolve` is then given `KEY@agent` or `KEY:WHICH@agent`. NULL: there are none such.
+    pub isolate: Option<unsafe extern "C" fn(key: Str)>,
 }

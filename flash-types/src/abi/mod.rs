@@ -185,6 +185,15 @@ pub struct RegistryApi {
     pub add: Option<
         unsafe extern "C" fn(implementations: *const *const Implementation, count: usize) -> *mut Error,
     >,
+    /// As `devices`, with those that a runtime key selects; no other backend looks for its own. Since minor
+    /// version 9.
+    pub devices_of: Option<
+        unsafe extern "C" fn(
+            key: Str,
+            visit: unsafe extern "C" fn(argument: *mut c_void, device: *const RegisteredDevice) -> *mut Error,
+            argument: *mut c_void,
+        ) -> *mut Error,
+    >,
 }
 
 /// Type of the exported symbol. Idempotent. NULL: this host is not supported
@@ -357,6 +366,8 @@ pub const ACCESS_WRITE: u32 = 3;
 
 /// Memory space id of plain host memory: addresses are pointers of this process.
 pub const SPACE_HOST: u32 = 0;
+/// Kind of a memory space that outlives its devices. Since minor version 9.
+pub const SPACE_OF_PROCESS: u32 = 4;
 
 /// The box of an array's elements that a submission may touch. The array is seen with up to three axes,
 /// axis 0 contiguous; element `(x, y, z)` is number `x + y * stride[0] + z * stride[1]`. Frozen.
@@ -561,7 +572,8 @@ pub struct MemorySpace {
     pub struct_size: u32,
     /// Its id, unique in the backend; 0 is the host's.
     pub id: u32,
-    /// 0 main, 1 high bandwidth, 2 persistent, 3 shared with the host.
+    /// 0 main, 1 high bandwidth, 2 persistent, 3 shared with the host, 4 ([`SPACE_OF_PROCESS`]) the host
+    /// process's own: a device that is lost leaves it as it is.
     pub kind: u32,
     /// NUMA node, or -1.
     pub numa_node: i32,

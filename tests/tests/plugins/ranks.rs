@@ -1,8 +1,8 @@
 //! `flash run`: a program with the devices of other processes, and what happens when one of them is killed.
 
-use flash_core::kernel::views::{Item, Write};
+use flash_core::kernel::views::{Item, ReadWrite, Write};
 use flash_core::kernel::{CpuItem, Index};
-use flash_core::{Error, FlashMemory, KernelDefinition, get_runtime, kernel};
+use flash_core::{Error, FlashMemory, KernelDefinition, RuntimeObj, get_runtime, kernel};
 use flash_tests::plugins::{self, built, text_of};
 use serde_json::Value;
 use std::fs;
@@ -125,6 +125,27 @@ fn the_status_is_the_programs_and_what_is_wrong_is_said() {
     }
 }
 
+/// Set for processes in which a test's own part runs.
+const WITHIN: &str = "FLASH_TEST_WITHIN";
+
+/// True in a process that a test has started to run its own part, as [`assert_within`] does.
+fn is_within() -> bool {
+    std::env::var_os(WITHIN).is_some()
+}
+
+/// Runs a test's own part, in as many processes of a world, or in one of none.
+fn assert_within(test: &str, ranks: Option<&str>, variables: &[(&str, &str)]) {
+    let this = std::env::current_exe().unwrap();
+    let arguments = ["--exact", test, "--nocapture"];
+    let variables = [variables, &[(WITHIN, "1")]].concat();
+    let output = match ranks {
+        Some(ranks) => run_with(ranks, &this, &arguments, &variables),
+        None => plugins::program(&this, "", &arguments).envs(variables).output().unwrap(),
+    };
+    let text = text_of(&output);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
 /// Fails where it is told to; one item asks for a runtime, too.
 #[derive(KernelDefinition)]
 #[kernel(name = "ranks.failing", dims(i))]
@@ -151,15 +172,10 @@ impl CpuItem<Failing<'_>> for Plain {
 
 #[test]
 fn a_kernel_that_panics_on_an_agent_is_an_error_of_its_launch_and_the_agent_goes_on() {
-    const TEST: &str =
-        "ranks::a_kernel_that_panics_on_an_agent_is_an_error_of_its_launch_and_the_agent_goes_on";
-    const ON_RANKS: &str = "FLASH_TEST_ON_RANKS";
-    if std::env::var_os(ON_RANKS).is_none() {
-        let this = std::env::current_exe().unwrap();
-        let output = run_with("2", &this, &["--exact", TEST, "--nocapture"], &[(ON_RANKS, "1")]);
-        let text = text_of(&output);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
-        return;
+    if !is_within() {
+        const TEST: &str =
+            "ranks::a_kernel_that_panics_on_an_agent_is_an_error_of_its_launch_and_the_agent_goes_on";
+        return assert_within(TEST, Some("2"), &[]);
     }
     // An agent never comes back from this.
     let rt = get_runtime("RANK").unwrap();
@@ -173,6 +189,125 @@ fn a_kernel_that_panics_on_an_agent_is_an_error_of_its_launch_and_the_agent_goes
         rt.submit(Failing::of(u64::MAX, &to)).exec([100]).unwrap();
         assert!(to.read().unwrap().iter().zip(1..).all(|(found, expected)| *found == expected), "{round}");
     }
+}
+
+/// Adds 1 to each element, after its process has ended in one of several ways.
+#[derive(KernelDefinition)]
+#[kernel(name = "ranks.ending", dims(i))]
+struct Ending<'a> {
+    way: u32,
+    x: Item<'a, ReadWrite<u64>>,
+}
+
+const WELL: u32 = 0;
+/// The ways, with what is said of them.
+const WAYS: [(u32, &str); 4] = [(1, "SIGABRT"), (2, "exit status: 3"), (3, "SIGKILL"), (4, "silent")];
+
+/// The signal comes while others go on.
+fn signal_self(signal: i32) {
+    send(std::process::id(), signal);
+    std::thread::sleep(LONG);
+}
+
+#[kernel]
+impl CpuItem<Ending<'_>> for Plain {
+    fn item(i: Index<1>, k: EndingItem<'_>) {
+        match (i[0], k.way) {
+            (5, 1) => std::process::abort(),
+            // SAFETY: it ends the process.
+            (5, 2) => unsafe { libc::_exit(3) },
+            (5, 3) => signal_self(libc::SIGKILL),
+            (5, 4) => signal_self(libc::SIGSTOP),
+            _ => *k.x += 1,
+        }
+    }
+}
+
+/// What a lost process takes with it, and what it does not: on a device with a memory of its own, or not.
+fn goes_on_after_losses(rt: &RuntimeObj, name: &str, has_own_memory: bool) {
+    const N: u64 = 1000;
+    let all = |value: u64| vec![value; N as usize];
+    let launch = |way: u32, x: &FlashMemory<u64>| rt.submit(Ending::of(way, x)).exec([N]);
+    let pid = || rt.devices()[0].query("pid").unwrap();
+    for (way, said) in WAYS {
+        let [hit, there, both] = [0; 3].map(|_| FlashMemory::<u64>::zeroed(N as usize));
+        launch(WELL, &there).unwrap();
+        launch(WELL, &both).unwrap();
+        assert_eq!(*both.read().unwrap(), all(1));
+        let (before, begin) = (pid(), Instant::now());
+        let error = launch(way, &hit).unwrap_err().to_string();
+        for part in ["ranks.ending", name, &before] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        // Only of a child it is known how it ended; the first processes of ranks are another one's.
+        assert!(error.contains(said) || error.contains("its process ended;"), "{said}: {error}");
+        assert!(begin.elapsed() < LONG, "{error}");
+        assert!(matches!(hit.read(), Err(Error::Poisoned)));
+        // The next one succeeds, on another process.
+        launch(WELL, &both).unwrap();
+        assert_ne!(pid(), before);
+        assert_eq!(*both.read().unwrap(), all(2));
+        match has_own_memory {
+            true => assert!(matches!(there.read(), Err(Error::Poisoned))),
+            false => assert_eq!(*there.read().unwrap(), all(1)),
+        }
+        // What was poisoned heals, and what is old is used again.
+        hit.write().unwrap().fill(7);
+        launch(WELL, &hit).unwrap();
+        assert_eq!(*hit.read().unwrap(), all(8));
+        // Nothing fails when one is lost that does nothing.
+        let before = pid();
+        kill(before.parse().unwrap());
+        within(LONG, || has_ended(before.parse().unwrap()).then_some(()));
+        // What ends is noticed within some milliseconds.
+        std::thread::sleep(Duration::from_millis(30));
+        launch(WELL, &hit).unwrap();
+        assert_ne!(pid(), before);
+        assert_eq!(*hit.read().unwrap(), all(9));
+    }
+}
+
+#[test]
+fn another_process_takes_the_place_of_one_that_is_lost() {
+    if !is_within() {
+        const TEST: &str = "ranks::another_process_takes_the_place_of_one_that_is_lost";
+        return assert_within(TEST, Some("2"), &[("FLASH_RANK_TIMEOUT_MS", "1000")]);
+    }
+    goes_on_after_losses(&get_runtime("RANK").unwrap(), "rank 1", false);
+    goes_on_after_losses(&get_runtime("RANK:1/ALL_CPU").unwrap(), "RANK:1/ALL_CPU:0", false);
+}
+
+#[test]
+fn a_backend_in_an_agent_of_its_own_can_crash_and_the_program_goes_on() {
+    if !is_within() {
+        const TEST: &str = "ranks::a_backend_in_an_agent_of_its_own_can_crash_and_the_program_goes_on";
+        let plugin = built().test.to_str().unwrap();
+        let variables =
+            [("FLASH_RANK_TIMEOUT_MS", "1000"), ("FLASH_BACKEND_PATH", plugin), ("FLASH_TEST", "devices=2")];
+        return assert_within(TEST, None, &variables);
+    }
+    let error = get_runtime("ALL_CPU@agent").unwrap_err().to_string();
+    assert!(error.contains("call `flash::agent_here()` first of all in `main`"), "{error}");
+    flash_core::agent_here();
+    for (key, expected) in [
+        ("ALL_ACCEL@agent", "expected the key of one other backend before `@agent`"),
+        ("NONE@agent", "expected the key of one other backend before `@agent`"),
+        ("RANK@agent", "expected the key of one other backend before `@agent`"),
+        ("TEST:7@agent", "the agent has no such device"),
+    ] {
+        let error = get_runtime(key).unwrap_err().to_string();
+        assert!(error.contains(expected), "{key}: {error}");
+    }
+    let ids = |key: &str| -> Vec<String> {
+        get_runtime(key).unwrap().devices().iter().map(|device| device.id().to_owned()).collect()
+    };
+    assert_eq!(ids("TEST@agent"), ["RANK:TEST:0@agent", "RANK:TEST:1@agent"]);
+    assert_eq!(ids("TEST:1@agent,ALL_CPU@agent"), ["RANK:TEST:1@agent", "RANK:ALL_CPU:0@agent"]);
+    assert_eq!(ids("RANK:TEST:0@agent"), ["RANK:TEST:0@agent"]);
+    // Those of this process are taken where either would do.
+    assert_eq!(ids("ALL_ACCEL"), ["ALL_CPU:0"]);
+    goes_on_after_losses(&get_runtime("ALL_CPU@agent").unwrap(), "ALL_CPU@agent", false);
+    goes_on_after_losses(&get_runtime("TEST:1@agent").unwrap(), "TEST@agent", true);
 }
 
 /// A program that computes for ever, and its processes by rank.
@@ -194,9 +329,7 @@ impl Running {
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut running = Running { process: Some(process), ranks: Vec::new() };
         running.ranks = within(LONG, || {
-            let own = running.id();
-            let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
-            let ids: Vec<u32> = children.split_whitespace().map(|id| id.parse().unwrap()).collect();
+            let ids = children(running.id());
             // All have joined when each has mapped the world.
             let joined = |id: &u32| {
                 fs::read_to_string(format!("/proc/{id}/maps")).is_ok_and(|maps| maps.contains("flash-world"))
@@ -247,6 +380,13 @@ fn send(process: u32, signal: i32) {
     assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
 }
 
+/// The processes that this one has started, with any of its threads.
+fn children(process: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let all = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    all.flat_map(|ids| ids.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<u32>>()).collect()
+}
+
 /// True if the process has had a tenth of a second of a processor.
 pub(crate) fn has_computed(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -271,9 +411,21 @@ fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
         std::thread::sleep(Duration::from_millis(pause));
         let (lost, all) = (running.ranks[2], running.ranks.clone());
         kill(lost);
+        // Between two launches nothing fails, and another process goes on.
+        let goes_on = within(LONG, || match has_ended(all[0]) {
+            true => Some(false),
+            false => (!children(all[0]).is_empty()).then_some(true),
+        });
+        if goes_on {
+            std::thread::sleep(Duration::from_millis(500));
+            kill(all[0]);
+        }
         let output = running.end();
         let text = text_of(&output);
-        assert_eq!(output.status.code(), Some(1), "{key}: {text}");
+        match goes_on {
+            true => assert!(text.contains("another process serves its devices now"), "{key}: {text}"),
+            false => assert_eq!(output.status.code(), Some(1), "{key}: {text}"),
+        }
         assert!(text.contains("rank 2") && text.contains(&lost.to_string()), "{key}: {text}");
         assert!(all.into_iter().all(has_ended), "{key}: {text}");
     }

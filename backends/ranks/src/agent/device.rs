@@ -116,11 +116,11 @@ fn missing(slot: &str) -> Failure {
     Failure::new(Code::Unsupported, format!("the backend has no slot `{slot}`"))
 }
 
-/// The devices of the program's registry.
+/// The devices of the program's registry; those of a backend alone, if this is to serve no others.
 ///
 /// # Errors
 /// Those of the host, and of a device that does not say what it is.
-pub(super) fn all() -> Result<Vec<LocalDevice>, Failure> {
+pub(super) fn all(key: Option<&str>) -> Result<Vec<LocalDevice>, Failure> {
     unsafe extern "C" fn visit(argument: *mut c_void, found: *const RegisteredDevice) -> *mut abi::Error {
         // SAFETY: the list below; the device lives for the call, what it names for ever.
         unsafe {
@@ -133,10 +133,19 @@ pub(super) fn all() -> Result<Vec<LocalDevice>, Failure> {
         }
         std::ptr::null_mut()
     }
-    let each = library::registry()?.devices.ok_or_else(|| missing("devices"))?;
+    let registry = library::registry()?;
     let mut found: Vec<(String, *const BackendApi, *mut abi::Device)> = Vec::new();
-    // SAFETY: the function takes the list as its argument, for the call.
-    outcome(unsafe { each(visit, (&raw mut found).cast()) })?;
+    let list = (&raw mut found).cast();
+    // SAFETY: the functions take the list as their argument, for the call.
+    outcome(unsafe {
+        match key {
+            Some(key) => {
+                let each = registry.devices_of.ok_or_else(|| missing("devices_of"))?;
+                each(Str::new(key), visit, list)
+            }
+            None => registry.devices.ok_or_else(|| missing("devices"))?(visit, list),
+        }
+    })?;
     // SAFETY: vtables and devices of the registry live for ever.
     found.into_iter().map(|(id, api, raw)| unsafe { LocalDevice::new(id, &*api, raw) }).collect()
 }

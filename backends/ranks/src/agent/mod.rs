@@ -10,7 +10,7 @@ mod device;
 mod library;
 
 use crate::wire::{self, Answer, Head, Kind, Request, bad};
-use crate::world::endpoint;
+use crate::world;
 use device::{Kernel, LocalDevice};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure};
@@ -47,8 +47,8 @@ pub(crate) struct Agent {
 pub(crate) fn serve() -> Result<(), Failure> {
     let unavailable = |why: String| Failure::new(Code::Unavailable, why);
     // Before it joins, as drivers take their time: from then on it answers.
-    let devices = device::all()?;
-    let transport = endpoint(true).map_err(unavailable)?;
+    let devices = device::all(world::key().as_deref())?;
+    let transport = world::of_agent().map_err(unavailable)?;
     let memory = transport.memory(CONTROLLER);
     // A controller on another host has ended when it is silent.
     let transport: Box<dyn Transport> = match transport.is_watched_by_frames(CONTROLLER) {

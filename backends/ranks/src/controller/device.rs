@@ -4,20 +4,26 @@
 //! works here in the memory that the processes share, which is a memory space of its own: the controller
 //! allocates it and copies to and from it without asking anyone. Other devices have their own memories.
 
-use super::calls::Reply;
-use super::memory::{Buffers, SHARED};
-use super::{Asked, Controller};
+use super::agents::{Agent, Of};
+use super::calls::{Number, Reply};
+use super::memory::{Buffers, SHARED, place_of};
+use super::{AGENT, Asked, Controller};
 use crate::wire::{ImplementationImage, LaunchImage, Place, RemoteDevice, Request, bad};
 use flash_backend::abi::{self, Buffer, CopyBox, HAS_FEATURE, HAS_LIBRARY};
 use flash_backend::{Code, Device, DeviceInfo, Event, Failure, Launch};
 use flash_net::Peer;
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
 use std::sync::{Mutex, PoisonError};
 
 /// A device of an agent.
 pub struct RankDevice {
     controller: &'static Controller,
-    pub(crate) agent: Peer,
+    pub(crate) agent: &'static Agent,
     /// The agent's number of it.
     number: u32,
     /// Its id there.
@@ -28,17 +34,50 @@ pub struct RankDevice {
     has: Mutex<HashMap<(u32, String), bool>>,
 }
 
-/// A kernel that the agent has made ready. It is released there when it goes.
+/// A kernel that a process of the agent has made ready; another one does, when the device is next used. It is
+/// released there when it goes.
 pub struct RankKernel {
     controller: &'static Controller,
-    agent: Peer,
     device: u32,
-    number: u32,
+    implementation: &'static abi::Implementation,
+    /// The process, and its number there: see [`place`].
+    at: AtomicU64,
+    /// Held by a thread that lets another process make it ready.
+    again: Mutex<()>,
+}
+
+/// A process and a kernel's number there, in one word.
+fn place(peer: Peer, number: u32) -> u64 {
+    u64::from(peer.0) << 32 | u64::from(number)
+}
+
+impl RankKernel {
+    /// Its number in the process that serves now, if that has it.
+    fn number(&self, peer: Peer) -> Option<u32> {
+        let at = self.at.load(Acquire);
+        (at >> 32 == u64::from(peer.0)).then_some(at as u32)
+    }
+
+    #[cold]
+    fn prepare(&self, peer: Peer) -> Result<u32, Failure> {
+        let _again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = self.number(peer) {
+            return Ok(number);
+        }
+        let number = self.controller.number() as u32;
+        let implementation = ImplementationImage::of(self.implementation);
+        let request = Request::Prepare { device: self.device, kernel: number, implementation };
+        self.controller.ask(peer, &request, std::ptr::null())?;
+        self.at.store(place(peer, number), Release);
+        Ok(number)
+    }
 }
 
 impl Drop for RankKernel {
     fn drop(&mut self) {
-        self.controller.tell(self.agent, &Request::Release { device: self.device, kernel: self.number });
+        let at = *self.at.get_mut();
+        let release = Request::Release { device: self.device, kernel: at as u32 };
+        self.controller.tell(Peer((at >> 32) as u32), &release);
     }
 }
 
@@ -47,15 +86,15 @@ impl RankDevice {
     ///
     /// # Errors
     /// Properties that cannot be read.
-    pub(super) fn all(
+    pub(crate) fn all(
         controller: &'static Controller,
-        agent: Peer,
+        agent: &'static Agent,
         found: Vec<RemoteDevice>,
     ) -> Result<Vec<RankDevice>, String> {
         let one = |(number, remote): (usize, RemoteDevice)| {
             let RemoteDevice { id, info, target, spaces } = remote;
             let mut info: DeviceInfo = serde_json::from_str(&info).map_err(|why| {
-                bad(format!("properties of device {id} of rank {} that cannot be read: {why}", agent.0)).text
+                bad(format!("properties of device {id} of {} that cannot be read: {why}", agent.name)).text
             })?;
             if info.targets.is_empty() {
                 info.targets.push(target);
@@ -64,7 +103,14 @@ impl RankDevice {
             let works_in_shared = std::mem::take(&mut info.host_memory);
             info.synchronous = false;
             info.runs_functions = false;
-            info.suffix = format!("{}/{id}", agent.0);
+            info.suffix = match &agent.of {
+                Of::Rank(rank) => format!("{rank}/{id}"),
+                Of::Key(_) => format!("{id}{AGENT}"),
+            };
+            if matches!(agent.of, Of::Key(_)) {
+                // The same device in this process is faster, and is taken where either would do.
+                info.rate_hint *= 0.99;
+            }
             let buffers = Buffers::new(controller, (agent, number as u32), works_in_shared, &spaces);
             Ok(RankDevice {
                 controller,
@@ -79,26 +125,52 @@ impl RankDevice {
         found.into_iter().enumerate().map(one).collect()
     }
 
-    /// True if its agent has gone.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.controller.is_lost(self.agent)
-    }
-
     /// Its properties.
     pub(crate) fn properties(&self) -> &DeviceInfo {
         &self.info
     }
 
     fn ask(&self, request: &Request<'_>) -> Result<Reply, Failure> {
-        self.controller.ask(self.agent, request, std::ptr::null()).map_err(|failure| self.named(failure))
+        let peer = self.controller.serving(self.agent)?;
+        self.controller.ask(peer, request, std::ptr::null()).map_err(|failure| self.named(failure))
     }
 
     /// With the name of the agent and its device, if the failure is the agent's.
     fn named(&self, failure: Failure) -> Failure {
         match failure.code {
             Code::Cancelled | Code::DeviceLost => failure,
-            code => Failure::new(code, format!("rank {}, {}: {}", self.agent.0, self.id, failure.text)),
+            code => Failure::new(code, format!("{}, {}: {}", self.agent.name, self.id, failure.text)),
         }
+    }
+
+    /// Sends a launch to a process. After an error nothing was sent.
+    fn begin(&self, launch: &Launch<'_, RankKernel>, peer: Peer) -> Result<(Peer, Number), Failure> {
+        // Where nothing was in flight, no thread has noticed.
+        if self.controller.is_lost(peer) {
+            return Err(self.controller.loss_of(peer));
+        }
+        let kernel = launch.kernel();
+        let kernel = match kernel.number(peer) {
+            Some(number) => number,
+            None => kernel.prepare(peer)?,
+        };
+        let elsewhere = Cell::new(None);
+        let image = LaunchImage::of(launch, |arg, data, handle| match arg.space {
+            SHARED => self.buffers.offset(data.addr() as u64).map_or(Place::Nowhere, Place::Shared),
+            _ if handle == 0 => Place::Nowhere,
+            _ => {
+                let (at, buffer) = place_of(handle);
+                if at != peer {
+                    elsewhere.set(Some(at));
+                }
+                Place::Buffer(buffer)
+            }
+        });
+        if let Some(lost) = elsewhere.get() {
+            return Err(self.controller.loss_of(lost));
+        }
+        let request = Request::Submit { device: self.number, kernel, launch: image };
+        Ok((peer, self.controller.begin(peer, &request)?))
     }
 
     fn has(&self, kind: u32, name: &str) -> bool {
@@ -123,10 +195,16 @@ impl Device for RankDevice {
     }
 
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<RankKernel, Failure> {
-        let kernel = self.controller.number() as u32;
-        let implementation = ImplementationImage::of(implementation);
-        self.ask(&Request::Prepare { device: self.number, kernel, implementation })?;
-        Ok(RankKernel { controller: self.controller, agent: self.agent, device: self.number, number: kernel })
+        let peer = self.controller.serving(self.agent)?;
+        let kernel = RankKernel {
+            controller: self.controller,
+            device: self.number,
+            implementation,
+            at: AtomicU64::new(place(Peer(0), 0)),
+            again: Mutex::new(()),
+        };
+        kernel.prepare(peer).map_err(|failure| self.named(failure))?;
+        Ok(kernel)
     }
 
     fn preload(&self, implementation: &'static abi::Implementation) {
@@ -143,17 +221,18 @@ impl Device for RankDevice {
     }
 
     fn submit(&self, launch: &Launch<'_, RankKernel>) -> Result<Option<Event>, Failure> {
-        let image = LaunchImage::of(launch, |arg, data, handle| match arg.space {
-            SHARED => self.buffers.offset(data.addr() as u64).map_or(Place::Nowhere, Place::Shared),
-            _ if handle == 0 => Place::Nowhere,
-            _ => Place::Buffer(handle),
-        });
-        let request = Request::Submit { device: self.number, kernel: launch.kernel().number, launch: image };
-        if !launch.is_awaited() {
-            let number = self.controller.begin(self.agent, &request)?;
-            return Ok(Some(Event::new(Asked::new(self.controller, self.agent, number, launch.stop_flag()))));
+        let (peer, number) = match self.begin(launch, self.agent.peer()) {
+            // It was not sent: another process may run it.
+            Err(failure) if failure.code == Code::DeviceLost => {
+                self.begin(launch, self.controller.serving(self.agent)?)
+            }
+            begun => begun,
         }
-        let reply = self.controller.ask(self.agent, &request, launch.stop_flag());
+        .map_err(|failure| self.named(failure))?;
+        if !launch.is_awaited() {
+            return Ok(Some(Event::new(Asked::new(self.controller, peer, number, launch.stop_flag()))));
+        }
+        let reply = self.controller.wait_for(peer, number, launch.stop_flag());
         if let Reply::Done(start, end) = reply.map_err(|failure| self.named(failure))? {
             launch.report(end.saturating_sub(start));
         }
@@ -188,8 +267,11 @@ impl Device for RankDevice {
 
     fn query(&self, key: &str) -> Option<String> {
         match key {
-            "rank" => return Some(self.agent.0.to_string()),
-            "pid" => return Some(self.controller.pid(self.agent)?.to_string()),
+            "rank" => match self.agent.of {
+                Of::Rank(rank) => return Some(rank.to_string()),
+                Of::Key(_) => return None,
+            },
+            "pid" => return Some(self.controller.pid(self.agent.peer())?.to_string()),
             _ => {}
         }
         match self.ask(&Request::Query { device: self.number, key }) {

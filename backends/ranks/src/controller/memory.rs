@@ -1,15 +1,17 @@
 //! Memory of agents' devices.
 //!
 //! *Shared* memory is this process's part of what the processes of the host share. The agents' devices that
-//! work in the host's memory work in it; handles are addresses of this process. Of other memories handles are
-//! numbers; what goes to them from memory that is not shared goes through two blocks that are. Agents that share
-//! no memory with this process have memories of their own only.
+//! work in the host's memory work in it; handles are addresses of this process, and the memory stays when an
+//! agent is lost. Of other memories handles are numbers, with that of the process that has the buffer; what
+//! goes to them from memory that is not shared goes through two blocks that are. Agents that share no memory
+//! with this process have memories of their own only.
 
+use super::agents::Agent;
 use super::calls::Reply;
 use super::pieces::{Pieces, Remote};
 use super::{Asked, Controller};
 use crate::wire::{RemoteSpace, Request, Shape, Side, bad, failed};
-use flash_backend::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
+use flash_backend::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST, SPACE_OF_PROCESS};
 use flash_backend::host_memory::{self, copy_addresses};
 use flash_backend::offload::staging::{self, Stage};
 use flash_backend::{Code, Completion, Failure};
@@ -26,10 +28,22 @@ const PIECE: u64 = 4 << 20;
 const WITHIN_HOST: f64 = 10e9;
 const BY_AGENT: f64 = 5e9;
 
+/// Bits of a buffer's number in its handle; the process that has it is above them.
+const NUMBER: u32 = 40;
+
+fn handle_of(peer: Peer, number: u64) -> u64 {
+    u64::from(peer.0) << NUMBER | number
+}
+
+/// The process that has a buffer, and its number there.
+pub(super) fn place_of(handle: u64) -> (Peer, u64) {
+    (Peer((handle >> NUMBER) as u32), handle & ((1 << NUMBER) - 1))
+}
+
 /// The buffers of one device.
 pub(crate) struct Buffers {
     controller: &'static Controller,
-    agent: Peer,
+    agent: &'static Agent,
     device: u32,
     /// The device's memory spaces here: shared memory, or one for each of its own.
     spaces: Vec<MemorySpace>,
@@ -46,12 +60,12 @@ impl Buffers {
     /// none is shared, in a memory of its own.
     pub fn new(
         controller: &'static Controller,
-        (agent, device): (Peer, u32),
+        (agent, device): (&'static Agent, u32),
         works_in_hosts: bool,
         remote: &[RemoteSpace],
     ) -> Buffers {
         let all = remote.iter().map(|space| space.bytes).max().unwrap_or(0);
-        let works_in_shared = works_in_hosts && controller.transport.memory(agent).is_some();
+        let works_in_shared = works_in_hosts && controller.transport.memory(agent.peer()).is_some();
         let hosts = RemoteSpace { id: SPACE_HOST, kind: 0, numa_node: -1, bytes: all, alignment: 64 };
         let own: Vec<&RemoteSpace> = match (works_in_hosts, works_in_shared) {
             (true, true) => Vec::new(),
@@ -72,7 +86,7 @@ impl Buffers {
             agent,
             device,
             spaces: match works_in_shared {
-                true => vec![host_memory::space(SHARED, all)],
+                true => vec![MemorySpace { kind: SPACE_OF_PROCESS, ..host_memory::space(SHARED, all) }],
                 false => own.iter().map(one).collect(),
             },
             remote: own.iter().map(|space| space.id).collect(),
@@ -106,9 +120,9 @@ impl Buffers {
     pub fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
         let handle = match self.remote(space) {
             Some(remote) => {
-                let buffer = self.controller.number();
-                self.ask(&Request::Alloc { device: self.device, space: remote, buffer, bytes })?;
-                buffer
+                let (peer, buffer) = (self.controller.serving(self.agent)?, self.controller.number());
+                self.ask(peer, &Request::Alloc { device: self.device, space: remote, buffer, bytes })?;
+                handle_of(peer, buffer)
             }
             None if self.spaces.iter().any(|own| own.id == space) => {
                 let heap = self.heap()?;
@@ -128,7 +142,8 @@ impl Buffers {
     /// The buffer has that many bytes, and nothing else uses it.
     pub unsafe fn clear(&self, buffer: Buffer, bytes: u64) -> Result<(), Failure> {
         if buffer.space != SHARED {
-            return self.ask(&Request::Clear { device: self.device, buffer: buffer.handle }).map(drop);
+            let (peer, buffer) = place_of(buffer.handle);
+            return self.ask(peer, &Request::Clear { device: self.device, buffer }).map(drop);
         }
         let at = std::ptr::with_exposed_provenance_mut::<u8>(buffer.handle as usize);
         // SAFETY: the caller vouches; handles are addresses.
@@ -138,15 +153,16 @@ impl Buffers {
 
     pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
         if buffer.space != SHARED {
-            self.controller.tell(self.agent, &Request::Free { device: self.device, buffer: buffer.handle });
+            let (peer, buffer) = place_of(buffer.handle);
+            self.controller.tell(peer, &Request::Free { device: self.device, buffer });
             return Ok(());
         }
         let offset = self.offset(buffer.handle).unwrap_or(u64::MAX);
         self.heap()?.free(offset).map_err(|error| Failure::new(Code::Invalid, error.to_string()))
     }
 
-    fn ask(&self, request: &Request<'_>) -> Result<Reply, Failure> {
-        self.controller.ask(self.agent, request, std::ptr::null())
+    fn ask(&self, peer: Peer, request: &Request<'_>) -> Result<Reply, Failure> {
+        self.controller.ask(peer, request, std::ptr::null())
     }
 
     fn is_address(buffer: Buffer) -> bool {
@@ -174,26 +190,32 @@ impl Buffers {
                 unsafe { copy_addresses(from.handle, to.handle, shape) };
                 Ok(())
             }
-            [false, false] => self.by_agent(Side::Buffer(from.handle), Side::Buffer(to.handle), shape),
+            [false, false] => {
+                let [(peer, from), (other, to)] = [from, to].map(|buffer| place_of(buffer.handle));
+                // One of them is in a process that is gone.
+                let lost = [peer, other].into_iter().find(|peer| self.controller.is_lost(*peer));
+                self.by_agent(lost.unwrap_or(peer), Side::Buffer(from), Side::Buffer(to), shape)
+            }
             [is_up, _] => {
                 let (host, device, end) = if is_up { (from, to, 0) } else { (to, from, 1) };
                 let touched = Shape::of(shape).bytes(end)?;
                 let at = std::ptr::with_exposed_provenance_mut::<u8>(host.handle as usize);
                 let first = at.wrapping_add(touched.start as usize);
-                if self.controller.transport.memory(self.agent).is_none() {
-                    let remote = Remote { agent: self.agent, device: self.device, buffer: device.handle };
+                let (peer, device) = place_of(device.handle);
+                if self.controller.transport.memory(peer).is_none() {
+                    let remote = Remote { agent: peer, device: self.device, buffer: device };
                     // SAFETY: the caller vouches.
                     return unsafe { self.pieces.copy(self.controller, (is_up, at), remote, shape) };
                 }
-                let device = Side::Buffer(device.handle);
+                let device = Side::Buffer(device);
                 // What is shared needs no block in between.
                 if self.heap()?.memory().find(first, touched.end - touched.start).is_some() {
                     let host = Side::Shared(self.offset(host.handle).unwrap_or(0));
                     let [from, to] = if is_up { [host, device] } else { [device, host] };
-                    return self.by_agent(from, to, shape);
+                    return self.by_agent(peer, from, to, shape);
                 }
                 // SAFETY: the caller vouches.
-                unsafe { self.by_blocks(is_up, at, device, shape) }
+                unsafe { self.by_blocks(is_up, at, (peer, device), shape) }
             }
         }
     }
@@ -202,8 +224,8 @@ impl Buffers {
         Request::Copy { device: self.device, from, to, shape: Shape::of(shape) }
     }
 
-    fn by_agent(&self, from: Side, to: Side, shape: &CopyBox) -> Result<(), Failure> {
-        self.ask(&self.request(from, to, shape)).map(drop)
+    fn by_agent(&self, peer: Peer, from: Side, to: Side, shape: &CopyBox) -> Result<(), Failure> {
+        self.ask(peer, &self.request(from, to, shape)).map(drop)
     }
 
     /// # Safety
@@ -212,7 +234,7 @@ impl Buffers {
         &self,
         is_up: bool,
         host: *mut u8,
-        device: Side,
+        (peer, device): (Peer, Side),
         shape: &CopyBox,
     ) -> Result<(), Failure> {
         let mut lock = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,8 +243,8 @@ impl Buffers {
             none => none.insert([self.block()?, self.block()?]),
         };
         let begin = |block: &mut Block, from: Side, to: Side, piece: &CopyBox| {
-            let number = self.controller.begin(self.agent, &self.request(from, to, piece))?;
-            block.busy = Some(Asked::new(self.controller, self.agent, number, std::ptr::null()));
+            let number = self.controller.begin(peer, &self.request(from, to, piece))?;
+            block.busy = Some(Asked::new(self.controller, peer, number, std::ptr::null()));
             Ok(())
         };
         // SAFETY: the caller vouches for the box; the lock is held, and the blocks have `PIECE` bytes.

@@ -4,20 +4,22 @@
 //! flight that no thread waits for, a thread of this module's does; else it sleeps. Callbacks of the host are
 //! called by that thread or by another of this module's: a thread that waits may hold what they need.
 
+mod agents;
 mod calls;
 mod device;
 mod memory;
 mod pieces;
 
+pub(crate) use agents::{AGENT, Of, served};
 pub use device::RankDevice;
 
 use crate::wire::{self, Answer, Head, Kind, Request};
-use crate::world::endpoint;
+use crate::world;
+use agents::Agent;
 use calls::{Callback, Calls, Number, Outcome, Reply};
-use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
-use flash_net::{Detector, NetError, Peer, Progress, Transport};
+use flash_net::{Detector, NetError, Peer, Progress, Transport, World};
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
@@ -34,7 +36,11 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The controller of a world.
 pub(crate) struct Controller {
+    /// To which processes can be added; none over MPI.
+    world: Option<&'static World>,
     transport: Detector<Box<dyn Transport>>,
+    /// The agents that were started with it.
+    ranks: Vec<&'static Agent>,
     calls: Calls,
     /// Numbers of kernels and buffers, which no two agents share.
     numbers: AtomicU64,
@@ -47,6 +53,8 @@ pub(crate) struct Controller {
     wanted: Condvar,
     /// Calls the host's callbacks that came to other threads.
     caller: Worker,
+    /// Starts processes.
+    starter: Worker,
     /// Launches that no thread may be waiting for, and their flags, until they were told to stop or are over.
     stoppable: Mutex<Vec<Stoppable>>,
 }
@@ -62,17 +70,18 @@ struct Stoppable {
 unsafe impl Send for Stoppable {}
 
 impl Controller {
-    /// The controller of this process's world, with the devices of all agents. One that gives no sign of life
-    /// for longer than `limit` is lost.
+    /// The controller of this process's world, which is made if there is none and it is to be `alone`. A
+    /// process that gives no sign of life for longer than `limit` is lost.
     ///
     /// # Errors
-    /// If this process is in none, or an agent does not say what it has.
-    pub fn start(limit: Duration) -> Result<(&'static Controller, Vec<RankDevice>), Unavailable> {
-        let transport = endpoint(false).map_err(Unavailable)?;
-        let agents: Vec<Peer> = (1..transport.peers() as u32).map(Peer).collect();
-        let transport = Detector::new(transport, limit);
+    /// If this process is in none.
+    pub fn start(limit: Duration, alone: bool) -> Result<&'static Controller, Unavailable> {
+        let (transport, world) = world::of_controller(alone).map_err(Unavailable)?;
+        let ranks = (1..transport.peers() as u32).map(|rank| Agent::of_rank(Peer(rank))).collect();
         let controller: &'static Controller = Box::leak(Box::new(Controller {
-            transport,
+            world,
+            transport: Detector::new(transport, limit),
+            ranks,
             calls: Calls::new(),
             numbers: AtomicU64::new(1),
             spaces: AtomicU32::new(memory::SHARED + 1),
@@ -80,44 +89,24 @@ impl Controller {
             asleep: Mutex::new(()),
             wanted: Condvar::new(),
             caller: Worker::new("flash-ranks-done"),
+            starter: Worker::new("flash-ranks-start"),
             stoppable: Mutex::default(),
         }));
         let thread = std::thread::Builder::new().name("flash-ranks".to_owned());
         let started = thread.spawn(|| controller.take_unawaited());
         started.map_err(|error| Unavailable(format!("a thread for the answers of agents: {error}")))?;
-        let hello = Request::Hello { version: wire::VERSION, abi: [ABI_MAJOR, ABI_MINOR] };
-        // All of them at once: each takes a while to start.
-        let asked: Vec<_> =
-            agents.into_iter().map(|agent| (agent, controller.begin(agent, &hello))).collect();
-        let until = Instant::now() + START;
-        let mut devices = Vec::new();
-        for (agent, number) in asked {
-            let outcome = number.and_then(|number| {
-                let answered = controller.wait_until(agent, number, std::ptr::null(), Some(until));
-                if !answered {
-                    controller.calls.leave(number);
-                    let text = format!(
-                        "rank {} did not say within {} s which devices it has: does its program call get_runtime?",
-                        agent.0,
-                        START.as_secs()
-                    );
-                    return Err(Failure::new(Code::Unavailable, text));
-                }
-                controller.taken(number)
-            });
-            match outcome {
-                Ok(Reply::Devices(found)) => {
-                    devices.extend(RankDevice::all(controller, agent, found).map_err(Unavailable)?);
-                }
-                Ok(other) => {
-                    return Err(Unavailable(
-                        wire::bad(format!("expected a list of devices, found {other:?}")).text,
-                    ));
-                }
-                Err(failure) => return Err(Unavailable(failure.text)),
-            }
-        }
-        Ok((controller, devices))
+        Ok(controller)
+    }
+
+    /// The devices of the agents that were started with it.
+    ///
+    /// # Errors
+    /// If one of them does not say what it has.
+    pub fn devices(&'static self) -> Result<Vec<RankDevice>, Unavailable> {
+        let found = self.ask_all(&self.ranks).map_err(|failure| Unavailable(failure.text))?;
+        let devices = found.into_iter().map(|(agent, found)| RankDevice::all(self, agent, found));
+        let devices: Result<Vec<Vec<RankDevice>>, String> = devices.collect();
+        Ok(devices.map_err(Unavailable)?.into_iter().flatten().collect())
     }
 
     /// A number for a memory space.
@@ -186,8 +175,11 @@ impl Controller {
 
     /// Asks, and waits for the answer. `stop`: NULL, or the flag of a launch, which lives as long.
     fn ask(&self, to: Peer, request: &Request<'_>, stop: *const u32) -> Outcome {
-        let number = self.begin(to, request)?;
-        self.wait_until(to, number, stop, None);
+        self.wait_for(to, self.begin(to, request)?, stop)
+    }
+
+    fn wait_for(&self, from: Peer, number: Number, stop: *const u32) -> Outcome {
+        self.wait_until(from, number, stop, None);
         self.taken(number)
     }
 
@@ -292,7 +284,11 @@ impl Controller {
     fn settle_losses(&self) {
         for agent in (1..self.transport.peers() as u32).map(Peer) {
             let Some(loss) = self.transport.lost(agent) else { continue };
-            let lost = self.calls.to(agent).into_iter();
+            let lost = self.calls.to(agent);
+            if !lost.is_empty() {
+                self.end_if_silent(agent, &loss.how);
+            }
+            let lost = lost.into_iter();
             let callbacks: Vec<_> =
                 lost.map(|number| self.settle(number, agent, Err(wire::gone(&loss)))).collect();
             if !callbacks.is_empty() {
@@ -300,11 +296,6 @@ impl Controller {
             }
             callbacks.into_iter().flatten().for_each(|callback| self.caller.run(callback));
         }
-    }
-
-    /// How many agents have gone.
-    pub fn losses(&self) -> u64 {
-        (1..self.transport.peers() as u32).filter(|agent| self.is_lost(Peer(*agent))).count() as u64
     }
 
     /// The process of an agent.
@@ -315,6 +306,14 @@ impl Controller {
     /// True if an agent has gone.
     fn is_lost(&self, agent: Peer) -> bool {
         self.transport.lost(agent).is_some()
+    }
+
+    /// What is said of a process that is gone.
+    fn loss_of(&self, peer: Peer) -> Failure {
+        match self.transport.lost(peer) {
+            Some(loss) => wire::gone(&loss),
+            None => wire::bad(format!("a buffer of {peer} in a launch for another process")),
+        }
     }
 
     /// Takes the answers that no thread waits for, for ever.

@@ -221,10 +221,14 @@ pub(crate) fn failed(error: &NetError) -> Failure {
     }
 }
 
-/// A rank that is gone.
+/// A process that is gone.
 pub(crate) fn gone(loss: &Loss) -> Failure {
-    // It is a rank to those who read it.
-    Failure::new(Code::DeviceLost, loss.to_string().replacen("peer", "rank", 1))
+    let text = loss.to_string();
+    // Its name says more than its number.
+    let named = loss.name.as_ref().and_then(|name| {
+        text.strip_prefix(&format!("{} `{name}`", loss.peer)).map(|rest| format!("{name}{rest}"))
+    });
+    Failure::new(Code::DeviceLost, named.unwrap_or(text))
 }
 
 /// Reads a body: a message, and what is behind it.

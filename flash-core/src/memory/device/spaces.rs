@@ -7,7 +7,7 @@
 use crate::devices::DeviceHandle;
 use crate::error::Error;
 use flash_types::Code;
-use flash_types::abi::{Buffer, MemorySpace, SPACE_HOST};
+use flash_types::abi::{Buffer, MemorySpace, SPACE_HOST, SPACE_OF_PROCESS};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The spaces of a device's memory.
@@ -16,6 +16,8 @@ pub(super) struct Spaces {
     further: Box<[Space]>,
     /// Handles of buffers are addresses in this process.
     have_addresses: bool,
+    /// The main space is this process's own.
+    outlive_devices: bool,
 }
 
 struct Space {
@@ -57,7 +59,9 @@ impl Spaces {
                 further.push(room(*id));
             }
         }
-        Spaces { main: room(main), further: further.into(), have_addresses }
+        let is_own = |space: &MemorySpace| space.id == main && space.kind == SPACE_OF_PROCESS;
+        let outlive_devices = listed.iter().any(is_own);
+        Spaces { main: room(main), further: further.into(), have_addresses, outlive_devices }
     }
 
     fn all(&self) -> impl Iterator<Item = &Space> {
@@ -70,6 +74,10 @@ impl Spaces {
 
     pub fn have_addresses(&self) -> bool {
         self.have_addresses
+    }
+
+    pub fn outlive_devices(&self) -> bool {
+        self.outlive_devices
     }
 
     pub fn has(&self, id: u32) -> bool {

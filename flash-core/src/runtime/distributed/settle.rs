@@ -24,6 +24,7 @@ pub(super) fn settle(walk: &mut Scheduler<'_>, mut failures: Vec<LaunchError>) -
             for array in &mut walk.arrays {
                 array.lose(lost);
             }
+            lost.lose();
         }
     }
     for array in &mut walk.arrays {
@@ -102,7 +103,7 @@ fn poison(walk: &mut Scheduler<'_>, launched: &[SubmissionState], failures: &mut
     }
 }
 
-/// The memories of lost devices.
+/// The memories that were lost with their devices.
 fn lost_devices(walk: &Scheduler<'_>, launched: &[SubmissionState]) -> Vec<&'static DeviceMemory> {
     let mut lost: Vec<&'static DeviceMemory> =
         walk.arrays.iter().flat_map(|a| a.lost.iter().copied()).collect();
@@ -121,5 +122,6 @@ fn lost_devices(walk: &Scheduler<'_>, launched: &[SubmissionState]) -> Vec<&'sta
     }
     lost.sort_by_key(|memory| memory.place());
     lost.dedup();
+    lost.retain(|memory| !memory.outlives_devices());
     lost
 }

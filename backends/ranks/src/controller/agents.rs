@@ -1,0 +1,233 @@
+//! The agents of a controller, and the processes that serve them.
+//!
+//! An agent is what devices belong to. The process behind it may change: when it is gone, the next use of its
+//! devices starts another one, with the same devices and empty memories. Each process is a peer of its own, so
+//! what a late one says is heard by no one, and what was in it is known by its number. Only its starter
+//! changes an agent, with `started` locked.
+
+use super::calls::Reply;
+use super::{Controller, LOOK, START};
+use crate::wire::{self, RemoteDevice, Request};
+use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
+use flash_backend::{Code, Failure, notice};
+use flash_net::{How, Member, Peer, Transport, World, end_with_parent};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Release},
+};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// What is added to the name of a backend's key for an agent of its own.
+pub(crate) const AGENT: &str = "@agent";
+
+/// How long a process that is lost has to end.
+const END: Duration = Duration::from_secs(2);
+
+/// An agent.
+pub(crate) struct Agent {
+    /// What it is called: `rank 2`, `OPENCL@agent`.
+    pub name: String,
+    pub of: Of,
+    /// The process that serves it, or has.
+    peer: AtomicU32,
+    /// The last process that this one has started for it.
+    started: Mutex<Option<Child>>,
+}
+
+/// What an agent is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// A process of `flash run`.
+    Rank(u32),
+    /// One for the devices of a key.
+    Key(String),
+}
+
+impl Agent {
+    /// One that a process serves which was started already.
+    pub fn of_rank(peer: Peer) -> &'static Agent {
+        Agent::new(Of::Rank(peer.0), peer)
+    }
+
+    fn new(of: Of, peer: Peer) -> &'static Agent {
+        let name = match &of {
+            Of::Rank(rank) => format!("rank {rank}"),
+            Of::Key(key) => format!("{key}{AGENT}"),
+        };
+        Box::leak(Box::new(Agent { name, of, peer: AtomicU32::new(peer.0), started: Mutex::default() }))
+    }
+
+    /// The process that serves it, or has.
+    pub fn peer(&self) -> Peer {
+        Peer(self.peer.load(Acquire))
+    }
+}
+
+/// A process that serves.
+struct Started {
+    peer: Peer,
+    process: Child,
+    devices: Vec<RemoteDevice>,
+}
+
+impl Controller {
+    /// An agent for the devices of a key, with what it has.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn isolate(&'static self, key: &str) -> Result<(&'static Agent, Vec<RemoteDevice>), Failure> {
+        let member = Member { name: format!("{key}{AGENT}"), cpus: Vec::new() };
+        let Started { peer, process, devices } = self.start_process(&member)?;
+        let agent = Agent::new(Of::Key(key.to_owned()), peer);
+        *agent.started.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        Ok((agent, devices))
+    }
+
+    /// The process that serves an agent: a new one if the last is gone.
+    ///
+    /// # Errors
+    /// If it does not start, or has other devices.
+    pub fn serving(&'static self, agent: &'static Agent) -> Result<Peer, Failure> {
+        let peer = agent.peer();
+        if !self.is_lost(peer) {
+            return Ok(peer);
+        }
+        let mut started = agent.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let peer = agent.peer();
+        let Some(loss) = self.transport.lost(peer) else { return Ok(peer) };
+        if self.world.is_none() {
+            return Err(wire::gone(&loss));
+        }
+        // A process that hangs would go on to hold what its successor needs.
+        self.transport.end(peer, END);
+        if let Some(mut last) = started.take() {
+            let _ = last.kill();
+            let _ = last.wait();
+        }
+        let cpus = self.transport.info(peer).map(|info| info.cpus).unwrap_or_default();
+        let again = self.start_process(&Member { name: agent.name.clone(), cpus });
+        let again = again.map_err(|failure| {
+            let text = format!(
+                "{}; no other process could be started for it: {}",
+                wire::gone(&loss).text,
+                failure.text
+            );
+            Failure::new(Code::DeviceLost, text)
+        })?;
+        *started = Some(again.process);
+        agent.peer.store(again.peer.0, Release);
+        notice(format_args!("{}; another process serves its devices now", wire::gone(&loss).text));
+        Ok(again.peer)
+    }
+
+    /// Starts a process of this program as a peer, and asks it what it has.
+    fn start_process(&'static self, member: &Member) -> Result<Started, Failure> {
+        let failed = |why: String| Failure::new(Code::Unavailable, format!("{}: {why}", member.name));
+        let world =
+            self.world.ok_or_else(|| failed("no agent is started among processes of MPI".to_owned()))?;
+        let peer = world.add(member).map_err(|error| wire::failed(&error))?;
+        let mut process = self.spawn(world, peer).map_err(failed)?;
+        let asked = self.ask_first(peer, &mut process);
+        if asked.is_err() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        Ok(Started { peer, devices: asked.map_err(failed)?, process })
+    }
+
+    /// This program again, with its arguments. It ends with the thread that starts it, so that is one which
+    /// lives as long as this process.
+    fn spawn(&'static self, world: &'static World, peer: Peer) -> Result<Child, String> {
+        let (sender, started) = mpsc::channel();
+        self.starter.run(Box::new(move || {
+            let mut arguments = std::env::args_os();
+            let mut command = Command::new("/proc/self/exe");
+            if let Some(name) = arguments.next() {
+                command.arg0(name);
+            }
+            command.args(arguments).stdin(Stdio::null());
+            let spawned = match world.inherit(&mut command, peer) {
+                // SAFETY: between fork and exec the function makes one system call.
+                Ok(()) => unsafe { command.pre_exec(|| end_with_parent(libc::SIGKILL)) }
+                    .spawn()
+                    .map_err(|error| format!("this program does not start again: {error}")),
+                Err(error) => Err(error.to_string()),
+            };
+            let _ = sender.send(spawned);
+        }));
+        started.recv().unwrap_or_else(|_| Err("the thread that starts processes is gone".to_owned()))
+    }
+
+    /// The devices of a process that was just started.
+    fn ask_first(&'static self, peer: Peer, process: &mut Child) -> Result<Vec<RemoteDevice>, String> {
+        let text = |failure: Failure| failure.text;
+        let number = self.begin(peer, &HELLO).map_err(text)?;
+        let until = Instant::now() + START;
+        loop {
+            if self.wait_until(peer, number, std::ptr::null(), Some(Instant::now() + LOOK)) {
+                return devices(self.taken(number)).map_err(text);
+            }
+            if let Ok(Some(status)) = process.try_wait() {
+                self.calls.leave(number);
+                return Err(format!("its process ended before it served, {status}: see what it wrote"));
+            }
+            if until <= Instant::now() {
+                self.calls.leave(number);
+                return Err(silent());
+            }
+        }
+    }
+
+    /// The devices of the processes that `flash run` has started.
+    ///
+    /// # Errors
+    /// If one of them does not say what it has.
+    pub fn ask_all(
+        &'static self,
+        agents: &[&'static Agent],
+    ) -> Result<Vec<(&'static Agent, Vec<RemoteDevice>)>, Failure> {
+        // All of them at once: each takes a while to start.
+        let asked: Vec<_> = agents.iter().map(|agent| (*agent, self.begin(agent.peer(), &HELLO))).collect();
+        let until = Instant::now() + START;
+        let one = |(agent, number): (&'static Agent, Result<_, Failure>)| {
+            let number = number?;
+            if !self.wait_until(agent.peer(), number, std::ptr::null(), Some(until)) {
+                self.calls.leave(number);
+                return Err(Failure::new(Code::Unavailable, format!("{} {}", agent.name, silent())));
+            }
+            Ok((agent, devices(self.taken(number))?))
+        };
+        asked.into_iter().map(one).collect()
+    }
+
+    /// A process that is lost because it is silent may go on, and write what others use now: it is ended.
+    pub(super) fn end_if_silent(&self, peer: Peer, how: &How) {
+        if matches!(how, How::Silent(_) | How::Protocol(_)) {
+            self.transport.end(peer, END);
+        }
+    }
+}
+
+const HELLO: Request<'static> = Request::Hello { version: wire::VERSION, abi: [ABI_MAJOR, ABI_MINOR] };
+
+fn devices(outcome: super::calls::Outcome) -> Result<Vec<RemoteDevice>, Failure> {
+    match outcome? {
+        Reply::Devices(devices) => Ok(devices),
+        other => Err(wire::bad(format!("expected a list of devices, found {other:?}"))),
+    }
+}
+
+fn silent() -> String {
+    format!(
+        "did not say within {} s which devices it has: does its program call get_runtime or agent_here?",
+        START.as_secs()
+    )
+}
+
+/// The key of the backend whose devices a process is to serve, by its name in the world; `None`: all.
+pub(crate) fn served(world: &World, me: Peer) -> Option<String> {
+    Some(world.member(me).ok()?.name.strip_suffix(AGENT)?.to_owned())
+}
