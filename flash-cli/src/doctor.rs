@@ -10,10 +10,11 @@ use crate::look::{self, Look};
 use crate::print;
 use anyhow::Context as _;
 use flash_backend::offload::ProgramCache;
-use flash_backend::{Class, cgroup};
+use flash_backend::{Class, cgroup, settings};
 use flash_conformance::{FIRST_LAUNCH, Suite, Verdict};
 use flash_core::devices::{self, BackendReport, DeviceReport, Found, Outcome};
 use flash_core::{Context, Settings, Variable, VariableState, workers};
+use flash_net_mpi::{Launcher, Mpi};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -117,7 +118,7 @@ pub fn run(json: bool, limit: Duration) -> anyhow::Result<bool> {
     let devices = || look.reports.iter().flat_map(|report| &report.devices);
     report.add([processors(devices())?])?;
     report.add(instructions(devices()))?;
-    report.add([memory(), stack()])?;
+    report.add([memory(), stack(), mpi()])?;
     report.add(path(&look))?;
     report.add(plugins(&look))?;
     report.add(backends(&look.reports))?;
@@ -235,6 +236,42 @@ fn stack() -> Check {
         )
         .advice(format!("`ulimit -s {}` before the program, or a smaller FLASH_STACK_SIZE", threads >> 10)),
         false => Check::new(State::Ok, "stack", found),
+    }
+}
+
+/// The MPI that starts processes on other machines: which one, or why none.
+fn mpi() -> Check {
+    const NAME: &str = "MPI";
+    let given = settings::process_text("rank.mpi_lib");
+    let launcher = match Launcher::find(given.as_deref().map(Path::new)) {
+        Ok(launcher) => launcher,
+        Err(error) => {
+            return Check::new(
+                State::Note,
+                NAME,
+                format!("none; only `--mpi` and `--hosts` of `flash run` need one: {error}"),
+            );
+        }
+    };
+    let path = launcher.path().display().to_string();
+    let library = match given {
+        Some(given) => Mpi::open(Path::new(&given)),
+        None => launcher.library(),
+    };
+    match library {
+        Ok(library) => {
+            let mut found = format!("{}, with the library {}", launcher.version(), library.path().display());
+            found += &format!(" ({})", library.version());
+            found += "\nits flags, which `flash run --mpi` gives:";
+            found += &format!("\na job goes on without a lost rank: {}", launcher.survival().join(" "));
+            found += &format!("\nprocesses divide the processors: {}", launcher.unbound().join(" "));
+            Check::new(State::Ok, NAME, found).of(path)
+        }
+        Err(error) => {
+            let found = format!("{}, without its library: {error}", launcher.version());
+            let advice = "install the library that belongs to the launcher, or name it with FLASH_MPI_LIB";
+            Check::new(State::Problem, NAME, found).of(path).advice(advice)
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod compare;
 mod conformance;
 mod diff;
 mod doctor;
+mod jobs;
 mod kernels;
 mod list;
 mod look;
@@ -184,11 +185,25 @@ enum Command {
     /// runtime, each of them does. Arrays are in memory that all share. An agent that ends early is reported;
     /// what ran on it fails.
     ///
+    /// With --mpi the launcher of the MPI that is there starts them, and what it prints comes out, too; with
+    /// --hosts on other machines, which have the program in the same place. `mpirun -n N PROGRAM` does the same
+    /// without this command. `flash doctor` says which MPI that is.
+    ///
     /// Exit status: the program's, or 128 and the signal that ended it.
     Run {
         /// Processes, that of the program included.
         #[arg(short = 'n', long, value_name = "N", value_parser = ranks)]
         ranks: usize,
+        /// Start them on this machine, without MPI: the default.
+        #[arg(long, conflicts_with_all = ["mpi", "hosts"])]
+        local: bool,
+        /// Start them on this machine by MPI.
+        #[arg(long)]
+        mpi: bool,
+        /// Start them by MPI on the hosts of a file of lines `HOST [SLOTS]`: at most so many processes on each,
+        /// 1 if there is no number.
+        #[arg(long, value_name = "FILE")]
+        hosts: Option<PathBuf>,
         /// The program and its arguments.
         #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
         program: Vec<OsString>,
@@ -359,10 +374,16 @@ fn main() -> ExitCode {
             let question = topology::Question { json, svg, with, needs, limit: time_limit };
             topology::run(&question).and_then(|(text, met)| print(&text).map(|()| met))
         }
-        Command::Run { ranks, program } => match run::run(&run::Question { ranks, program }) {
-            Ok(status) => return ExitCode::from(status),
-            Err(error) => Err(error),
-        },
+        Command::Run { ranks, local: _, mpi, hosts, program } => {
+            let ended = match mpi || hosts.is_some() {
+                true => jobs::run(&jobs::Question { ranks, hosts, program }),
+                false => run::run(&run::Question { ranks, program }),
+            };
+            match ended {
+                Ok(status) => return ExitCode::from(status),
+                Err(error) => Err(error),
+            }
+        }
         Command::Serve { key, listen } => serve::serve(&serve::Question { key, name: listen }).map(|()| true),
         Command::Agents { json } => serve::list(json).and_then(|text| print(&text)).map(|()| true),
         Command::Agent { tried } => serve::agent(tried.as_deref()).map(|()| true),

@@ -144,6 +144,10 @@ impl<T: Transport> Transport for Detector<T> {
         self.transport.info(peer)
     }
 
+    fn longest(&self) -> usize {
+        self.transport.longest()
+    }
+
     fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
         self.check(to)?;
         self.transport.post_parts(to, parts)
@@ -179,6 +183,10 @@ impl<T: Transport> Transport for Detector<T> {
 
     fn lost(&self, peer: Peer) -> Option<Loss> {
         self.silent(peer).cloned().or_else(|| self.transport.lost(peer))
+    }
+
+    fn is_watched_by_frames(&self, peer: Peer) -> bool {
+        self.transport.is_watched_by_frames(peer)
     }
 
     fn end(&self, peer: Peer, limit: Duration) -> bool {

@@ -22,16 +22,17 @@ pub enum NetError {
     /// The peer is gone.
     #[error("{0}")]
     Lost(Box<Loss>),
-    /// A frame of more than [`MAX_FRAME`](crate::MAX_FRAME) bytes.
+    /// A frame of more bytes than the transport takes.
     #[error(
-        "a frame to {to} has {bytes} bytes, expected at most {}: send it in pieces or through shared memory",
-        crate::MAX_FRAME
+        "a frame to {to} has {bytes} bytes, expected at most {most}: send it in pieces or through shared memory"
     )]
     TooLong {
         /// The receiver.
         to: Peer,
         /// Of the frame.
         bytes: usize,
+        /// Those of the longest frame.
+        most: usize,
     },
     /// There is no such peer.
     #[error("there is no {found}: this world has peers 0 to {}", peers - 1)]
@@ -130,11 +131,13 @@ pub enum How {
     Silent(Duration),
     /// It wrote what no correct peer writes.
     Protocol(String),
+    /// Messages to it or from it fail, for the reason that the library below gives.
+    Unreachable(String),
 }
 
 impl Loss {
     /// The loss of a peer that had said this of itself, if it had joined.
-    pub(crate) fn new(peer: Peer, info: Option<&PeerInfo>, how: How, last_heard: Option<Instant>) -> Loss {
+    pub fn new(peer: Peer, info: Option<&PeerInfo>, how: How, last_heard: Option<Instant>) -> Loss {
         Loss {
             peer,
             name: info.map(|info| info.name.clone()),
@@ -163,6 +166,7 @@ impl fmt::Display for Loss {
                 write!(f, " is silent: no sign of life for {limit:?}; it is stopped or hangs")
             }
             How::Protocol(found) => write!(f, " is not trusted any more: {found}"),
+            How::Unreachable(why) => write!(f, " is gone: messages to it fail: {why}"),
         }?;
         match self.last_heard {
             Some(at) => write!(f, "; last heard {:.3} s ago", at.elapsed().as_secs_f64()),

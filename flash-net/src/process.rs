@@ -8,12 +8,12 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 /// The id of the host's last start: tells hosts apart. Empty where the system does not say.
-pub(crate) fn boot_id() -> String {
+pub fn boot_id() -> String {
     read("/proc/sys/kernel/random/boot_id").trim().to_owned()
 }
 
 /// When a process started, in the system's unit. 0 where the system does not say, or it is gone.
-pub(crate) fn started(pid: u32) -> u64 {
+pub fn started(pid: u32) -> u64 {
     let stat = read(&format!("/proc/{pid}/stat"));
     // The name before may have blanks and brackets. The start is the 22nd field, the state the third.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
@@ -36,14 +36,28 @@ pub(crate) fn coarse_time() -> u64 {
 
 /// The processors that the calling thread may run on. Empty where the system does not say.
 pub fn cpus() -> Vec<usize> {
+    cpus_of(0)
+}
+
+/// The processors that a process may run on; 0 is the calling thread. Empty where the system does not say.
+pub fn cpus_of(pid: u32) -> Vec<usize> {
     // SAFETY: a set of bits, for which zeros are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: a set of the size said.
-    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0 {
+    if unsafe { libc::sched_getaffinity(pid as libc::pid_t, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0
+    {
         return Vec::new();
     }
     // SAFETY: the number is smaller than that of the bits.
     (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// Keeps the calling thread, and what it starts from now on, to these processors.
+///
+/// # Errors
+/// If there are none, or the system refuses them.
+pub fn keep_to_cpus(cpus: &[usize]) -> io::Result<()> {
+    keep_to(&set_of(cpus).ok_or(io::ErrorKind::InvalidInput)?)
 }
 
 /// A set of processors. `None`: of none, or of numbers that a set does not have.
@@ -83,11 +97,14 @@ pub fn end_with_parent(signal: i32) -> io::Result<()> {
 }
 
 /// A process that is watched: it is this one, however numbers are used again.
-pub(crate) struct Watch(OwnedFd);
+pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// `None` if there is no such process any more.
-    pub(crate) fn new(pid: u32, start: u64) -> io::Result<Option<Watch>> {
+    /// Of a process that started then, as [`started`] says. `None` if there is no such process any more.
+    ///
+    /// # Errors
+    /// If the system does not let this process watch it.
+    pub fn new(pid: u32, start: u64) -> io::Result<Option<Watch>> {
         // SAFETY: a question to the system, which gives a new descriptor.
         let file = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if file < 0 {
@@ -119,9 +136,7 @@ impl Watch {
     }
 
     /// Which of these have ended.
-    pub(crate) fn ended<'a, T>(
-        watched: impl Iterator<Item = (T, &'a Watch)>,
-    ) -> Vec<(T, Option<ExitStatus>)> {
+    pub fn ended<'a, T>(watched: impl Iterator<Item = (T, &'a Watch)>) -> Vec<(T, Option<ExitStatus>)> {
         let (names, mut polls): (Vec<(T, &Watch)>, Vec<libc::pollfd>) = watched
             .map(|(name, watch)| {
                 let fd = watch.0.as_raw_fd();

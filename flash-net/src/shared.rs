@@ -136,7 +136,7 @@ impl SharedTransport {
         }
         let bytes = parts.iter().map(|part| part.len()).sum();
         if bytes > MAX_FRAME {
-            return Err(NetError::TooLong { to, bytes });
+            return Err(NetError::TooLong { to, bytes, most: MAX_FRAME });
         }
         let mut sender = remote.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let posted = sender.post(self.segment.ring(self.me, to), kind, parts);

@@ -80,7 +80,12 @@ pub trait Transport: Send + Sync + 'static {
     /// The peer, once it has joined. [`Transport::wait`] ends when one joins.
     fn info(&self, peer: Peer) -> Option<PeerInfo>;
 
-    /// Sends a frame of these parts, one after the other: at most [`MAX_FRAME`](crate::MAX_FRAME) bytes.
+    /// Bytes of the longest frame: [`MAX_FRAME`](crate::MAX_FRAME), or more where no memory is shared.
+    fn longest(&self) -> usize {
+        crate::MAX_FRAME
+    }
+
+    /// Sends a frame of these parts, one after the other: at most [`Transport::longest`] bytes.
     /// Frames come in order, also those sent before the receiver joined.
     ///
     /// # Errors
@@ -115,6 +120,13 @@ pub trait Transport: Send + Sync + 'static {
     /// Why the peer is gone, if it is. Stays so. What it had sent completely before is handed over first.
     fn lost(&self, peer: Peer) -> Option<Loss>;
 
+    /// True if the peer's signs of life come only while a thread of it looks for frames, and nothing else
+    /// says that its process has ended.
+    fn is_watched_by_frames(&self, peer: Peer) -> bool {
+        let _ = peer;
+        false
+    }
+
     /// Ends the process of a peer, by force, and waits until it has ended, for at most this time. True: it has
     /// ended, and touches no memory any more. False, too, if this transport cannot.
     fn end(&self, _peer: Peer, _limit: Duration) -> bool {
@@ -136,3 +148,80 @@ pub trait Transport: Send + Sync + 'static {
     /// The part of a peer. `None` if it is on another host.
     fn memory(&self, of: Peer) -> Option<SharedMemory>;
 }
+
+macro_rules! forwarded {
+    ($of:ident, $type:ty) => {
+        impl<$of: Transport + ?Sized> Transport for $type {
+            fn me(&self) -> Peer {
+                (**self).me()
+            }
+
+            fn peers(&self) -> usize {
+                (**self).peers()
+            }
+
+            fn places(&self) -> usize {
+                (**self).places()
+            }
+
+            fn info(&self, peer: Peer) -> Option<PeerInfo> {
+                (**self).info(peer)
+            }
+
+            fn longest(&self) -> usize {
+                (**self).longest()
+            }
+
+            fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
+                (**self).post_parts(to, parts)
+            }
+
+            fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
+                (**self).progress(sink)
+            }
+
+            fn ticket(&self) -> Ticket {
+                (**self).ticket()
+            }
+
+            fn wait(&self, ticket: Ticket, until: Option<Instant>) {
+                (**self).wait(ticket, until);
+            }
+
+            fn wake(&self) {
+                (**self).wake();
+            }
+
+            fn lost(&self, peer: Peer) -> Option<Loss> {
+                (**self).lost(peer)
+            }
+
+            fn is_watched_by_frames(&self, peer: Peer) -> bool {
+                (**self).is_watched_by_frames(peer)
+            }
+
+            fn end(&self, peer: Peer, limit: Duration) -> bool {
+                (**self).end(peer, limit)
+            }
+
+            fn ping(&self, to: Peer) -> Result<(), NetError> {
+                (**self).ping(to)
+            }
+
+            fn heard(&self, from: Peer) -> u64 {
+                (**self).heard(from)
+            }
+
+            fn heap(&self) -> Option<&SharedHeap> {
+                (**self).heap()
+            }
+
+            fn memory(&self, of: Peer) -> Option<SharedMemory> {
+                (**self).memory(of)
+            }
+        }
+    };
+}
+
+forwarded!(T, Box<T>);
+forwarded!(T, &'static T);

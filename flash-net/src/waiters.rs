@@ -21,6 +21,13 @@ pub struct Ticket {
     rings: u32,
 }
 
+impl Ticket {
+    /// Of a transport that counts what ends its waits.
+    pub fn of(count: u64) -> Ticket {
+        Ticket { wakes: count, rings: 0 }
+    }
+}
+
 /// Private memory of an endpoint, beside its [`Doorbell`].
 pub(crate) struct Waiters<T> {
     wakes: AtomicU64,

@@ -24,6 +24,8 @@ mod header;
 mod kernel_plugins;
 #[path = "plugins/loader.rs"]
 mod loader;
+#[path = "plugins/mpi.rs"]
+mod mpi;
 #[path = "plugins/notices.rs"]
 mod notices;
 #[path = "plugins/processes.rs"]

@@ -34,6 +34,7 @@
 mod bench;
 mod cuda;
 mod gpu;
+mod mpi;
 mod opencl;
 mod sanitize;
 mod setup;

@@ -11,7 +11,7 @@ use std::{env, fs, io};
 use anyhow::{Context, Result, bail};
 
 use crate::wheels::{Wheels, files};
-use crate::{cuda, in_ci, root, setup};
+use crate::{cuda, in_ci, mpi, root, setup};
 
 /// Folder of Intel's libraries: a new version gets a new folder.
 const INTEL: &str = "intel-2023.2.4";
@@ -60,6 +60,7 @@ pub fn install() -> Result<()> {
 pub fn print_environment() -> Result<()> {
     install()?;
     cuda::install()?;
+    mpi::install()?;
     for (name, value) in environment()?.into_iter().chain([plugins()?]) {
         println!("export {name}={}", quoted(&value));
     }
@@ -85,9 +86,9 @@ pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
 /// A variable and its value.
 type Variable = (&'static str, String);
 
-/// The variables that make the devices visible to OpenCL, and its compiler to CUDA.
+/// The variables that make the devices visible to OpenCL, its compiler to CUDA, and libraries of MPI to tests.
 pub fn environment() -> Result<Vec<Variable>> {
-    Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?), cuda::environment()?])
+    Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?), cuda::environment()?, mpi::environment()?])
 }
 
 /// The variable that makes the backends visible to FLASH, once they are built: their plugins, before those of

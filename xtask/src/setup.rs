@@ -10,7 +10,7 @@ use std::{env, io};
 
 use anyhow::{Result, bail};
 
-use crate::{cuda, in_ci, opencl};
+use crate::{cuda, in_ci, mpi, opencl};
 
 /// Something that a test or a benchmark needs.
 struct Need {
@@ -59,7 +59,7 @@ const OPENCL: &[Need] = &[
 const PIP: &[Need] = &[Need {
     probe: Probe::Python("pip"),
     package: "python3-pip",
-    used_by: "downloading Intel's OpenCL runtimes and NVIDIA's compilers",
+    used_by: "downloading Intel's OpenCL runtimes, NVIDIA's compilers and libraries of MPI",
 }];
 
 const PEERS: &[Need] = &[
@@ -79,6 +79,7 @@ pub fn tests() -> Result<()> {
     provide(TESTS)?;
     opencl::install()?;
     cuda::install()?;
+    mpi::install()?;
     add_miri();
     eprintln!("setup: done");
     Ok(())

@@ -13,6 +13,7 @@
 mod agent;
 mod controller;
 mod wire;
+mod world;
 
 pub use agent::{AgentState, report_to};
 
@@ -81,7 +82,8 @@ fn start_wanted(controller: &'static Controller) -> Vec<RankDevice> {
 // done; memory is shared, or copied by it before it answers.
 unsafe impl Backend for Ranks {
     const KEY: &'static str = "RANK";
-    const DESCRIPTION: &'static str = "devices of other processes, started by `flash run` or for `KEY@agent`";
+    const DESCRIPTION: &'static str =
+        "devices of other processes, started by `flash run`, by `mpirun` or for `KEY@agent`";
     const TARGET: &'static str = "cpu";
     type Device = RankDevice;
 
@@ -101,7 +103,7 @@ unsafe impl Backend for Ranks {
     }
 
     fn agent() -> Option<fn() -> Result<(), Failure>> {
-        controller::is_agent().then_some(agent::serve as fn() -> Result<(), Failure>)
+        world::is_agent().then_some(agent::serve as fn() -> Result<(), Failure>)
     }
 
     fn isolate() -> Option<fn(&str)> {

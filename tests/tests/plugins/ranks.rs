@@ -11,7 +11,7 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a machine that is busy.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A line of `flash run` with this many processes.
 fn line<'a>(ranks: &'a str, program: &'a Path, arguments: &[&'a str]) -> Vec<&'a str> {
@@ -365,7 +365,7 @@ impl Drop for Running {
     }
 }
 
-fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -393,7 +393,7 @@ fn children(process: u32) -> Vec<u32> {
 }
 
 /// True if the process has had a tenth of a second of a processor.
-fn has_computed(process: u32) -> bool {
+pub(crate) fn has_computed(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let ticks = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() >= 10

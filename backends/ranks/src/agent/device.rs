@@ -5,9 +5,12 @@ use crate::wire::{Bounds, OwnedLaunch, RemoteDevice, RemoteSpace, Shape, Side, b
 use flash_backend::abi::{
     self, BackendApi, Buffer, CopyBox, Implementation, MemorySpace, RegisteredDevice, SPACE_HOST, Str,
 };
+use flash_backend::host_allocation::HostAllocation;
+use flash_backend::host_memory::copy_addresses;
 use flash_backend::offload::Worker;
 use flash_backend::{Code, DeviceInfo, Failure, caught, cpu_has, has_library};
 use flash_net::SharedMemory;
+use std::alloc::Layout;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU32;
@@ -42,11 +45,15 @@ pub(super) struct Held {
     device: &'static LocalDevice,
     buffer: Buffer,
     bytes: u64,
+    /// What it is in, if it is in the host's memory.
+    host: Option<HostAllocation>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(free) = self.device.api.free {
+        if self.host.is_none()
+            && let Some(free) = self.device.api.free
+        {
             // SAFETY: a buffer that `alloc` gave, with no other user.
             let _ = outcome(unsafe { free(self.device.raw, self.buffer) });
         }
@@ -258,11 +265,17 @@ impl LocalDevice {
     }
 
     pub fn alloc(&'static self, space: u32, number: u64, bytes: u64) -> Result<(), Failure> {
-        let slot = self.api.alloc.ok_or_else(|| missing("alloc"))?;
-        let mut buffer = Buffer { space: 0, reserved: 0, handle: 0 };
-        // SAFETY: a device of this vtable, and our own variable.
-        outcome(unsafe { slot(self.raw, space, bytes, &mut buffer) })?;
-        let held = Arc::new(Held { device: self, buffer, bytes });
+        let (buffer, host) = if space == SPACE_HOST && self.info.host_memory {
+            let block = of_host(bytes)?;
+            (host_buffer(block.data()), Some(block))
+        } else {
+            let slot = self.api.alloc.ok_or_else(|| missing("alloc"))?;
+            let mut buffer = Buffer { space: 0, reserved: 0, handle: 0 };
+            // SAFETY: a device of this vtable, and our own variable.
+            outcome(unsafe { slot(self.raw, space, bytes, &mut buffer) })?;
+            (buffer, None)
+        };
+        let held = Arc::new(Held { device: self, buffer, bytes, host });
         match lock(&self.buffers).insert(number, held) {
             None => Ok(()),
             Some(_) => Err(bad(format!("buffer {number} was allocated twice"))),
@@ -281,18 +294,18 @@ impl LocalDevice {
     }
 
     fn has_addresses(&self, space: u32) -> bool {
-        self.spaces.iter().any(|known| known.id == space && known.host_visible != 0)
+        space == SPACE_HOST || self.spaces.iter().any(|known| known.id == space && known.host_visible != 0)
     }
 
     /// What its launches may touch.
-    pub fn bounds<'a>(&'a self, memory: &'a SharedMemory) -> impl Bounds + use<'a> {
+    pub fn bounds<'a>(&'a self, memory: Option<&'a SharedMemory>) -> impl Bounds + use<'a> {
         OfDevice { device: self, memory }
     }
 
     /// A copy, checked, with what it keeps alive.
     pub fn copy(
         &'static self,
-        memory: &SharedMemory,
+        memory: Option<&SharedMemory>,
         from: Side,
         to: Side,
         shape: Shape,
@@ -302,6 +315,7 @@ impl LocalDevice {
             let touched = shape.bytes(which)?;
             match side {
                 Side::Shared(offset) => {
+                    let memory = memory.ok_or_else(|| bad("memory that is not shared".into()))?;
                     let bytes = touched.end - touched.start;
                     // Modulo 2^64, as a part's first element may be before the memory.
                     let first = offset.wrapping_add(touched.start);
@@ -321,7 +335,56 @@ impl LocalDevice {
             }
         };
         let (from, to) = (end(from, 0)?, end(to, 1)?);
-        Ok(Copy { device: self, from, to, shape: shape.to_box(), _kept: kept })
+        Ok(Copy { device: self, from, to, shape: shape.to_box(), _kept: kept, _block: None })
+    }
+
+    /// Copies to a buffer what came. What takes long is the result: a copy to be run.
+    pub fn put(&'static self, number: u64, shape: Shape, came: &[u8]) -> Result<Option<Copy>, Failure> {
+        let held = self.held(number)?;
+        let (there, to) = (shape.bytes(0)?, shape.bytes(1)?);
+        if there.end > came.len() as u64 || to.end > held.bytes {
+            return Err(bad(format!(
+                "bytes {there:?} of {} that came, to {to:?} of a buffer of {}",
+                came.len(),
+                held.bytes
+            )));
+        }
+        let shape = shape.to_box();
+        if held.host.is_some() {
+            // SAFETY: both boxes were checked; the controller has the buffer for itself.
+            unsafe { copy_addresses(came.as_ptr().expose_provenance() as u64, held.buffer.handle, &shape) };
+            return Ok(None);
+        }
+        let block = of_host(came.len() as u64)?;
+        // SAFETY: a block of that many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(came.as_ptr(), block.data(), came.len()) };
+        let (from, to) = (host_buffer(block.data()), held.buffer);
+        Ok(Some(Copy { device: self, from, to, shape, _kept: vec![held], _block: Some(block) }))
+    }
+
+    /// A copy of a box of a buffer that is to be sent.
+    pub fn get(&'static self, number: u64, shape: Shape) -> Result<Get, Failure> {
+        /// No answer brings more.
+        const MOST: u64 = 1 << 30;
+        let held = self.held(number)?;
+        let (from, to) = (shape.bytes(0)?, shape.bytes(1)?);
+        if from.end > held.bytes || to.end > MOST {
+            return Err(bad(format!(
+                "bytes {from:?} of a buffer of {}, to {to:?} of at most {MOST}",
+                held.bytes
+            )));
+        }
+        let block = of_host(to.end)?;
+        let (from, into) = (held.buffer, host_buffer(block.data()));
+        let copy = Copy {
+            device: self,
+            from,
+            to: into,
+            shape: shape.to_box(),
+            _kept: vec![held],
+            _block: Some(block),
+        };
+        Ok(Get { copy, bytes: to.end as usize })
     }
 
     /// Submits a launch and calls `over` when it has ended, with the nanoseconds when it began and ended.
@@ -441,14 +504,14 @@ impl<F: FnOnce(Result<(u64, u64), Failure>) + Send + 'static> Pending<F> {
 
 struct OfDevice<'a> {
     device: &'a LocalDevice,
-    memory: &'a SharedMemory,
+    memory: Option<&'a SharedMemory>,
 }
 
 impl Bounds for OfDevice<'_> {
     fn shared(&self) -> (usize, u64) {
         // Only devices that work in the host's memory work there.
-        let bytes = if self.device.info.host_memory { self.memory.bytes() } else { 0 };
-        (self.memory.base().expose_provenance(), bytes)
+        let memory = self.memory.filter(|_| self.device.info.host_memory);
+        memory.map_or((0, 0), |memory| (memory.base().expose_provenance(), memory.bytes()))
     }
 
     fn buffer(&self, number: u64) -> Option<(Buffer, u64, bool)> {
@@ -460,6 +523,11 @@ impl Bounds for OfDevice<'_> {
 impl Held {
     /// Sets its bytes to 0.
     pub fn clear(&self) -> Result<(), Failure> {
+        if let Some(block) = &self.host {
+            // SAFETY: a block of that many bytes, which the controller has for itself.
+            unsafe { block.data().write_bytes(0, self.bytes as usize) };
+            return Ok(());
+        }
         let clear = self.device.api.clear.ok_or_else(|| missing("clear"))?;
         // SAFETY: a buffer of the device, of that many bytes, which the controller has for itself.
         outcome(unsafe { clear(self.device.raw, self.buffer, self.bytes) })
@@ -473,10 +541,16 @@ pub(super) struct Copy {
     to: Buffer,
     shape: CopyBox,
     _kept: Vec<Arc<Held>>,
+    _block: Option<HostAllocation>,
 }
 
 impl Copy {
     pub fn run(&self) -> Result<(), Failure> {
+        if (self.from.space, self.to.space) == (SPACE_HOST, SPACE_HOST) {
+            // SAFETY: both boxes lie in memory of this host that is kept; handles there are addresses.
+            unsafe { copy_addresses(self.from.handle, self.to.handle, &self.shape) };
+            return Ok(());
+        }
         let copy = self.device.api.copy_box.ok_or_else(|| missing("copy_box"))?;
         // SAFETY: both boxes lie in their buffers, which are kept; nothing is waited for, and the call
         // returns when it is done.
@@ -484,4 +558,32 @@ impl Copy {
             copy(self.device.raw, self.from, self.to, &self.shape, std::ptr::null(), 0, std::ptr::null_mut())
         })
     }
+}
+
+/// A copy whose bytes are to be sent.
+pub(super) struct Get {
+    copy: Copy,
+    bytes: usize,
+}
+
+impl Get {
+    pub fn run(&self) -> Result<&[u8], Failure> {
+        self.copy.run()?;
+        let block = self.copy._block.as_ref().map_or(std::ptr::null(), |block| block.data().cast_const());
+        // SAFETY: a block of that many bytes, all of which are set.
+        Ok(unsafe { std::slice::from_raw_parts(block, self.bytes) })
+    }
+}
+
+/// A block of the host's memory, of zeros.
+fn of_host(bytes: u64) -> Result<HostAllocation, Failure> {
+    let layout = usize::try_from(bytes.max(1)).ok().and_then(|n| Layout::from_size_align(n, 64).ok());
+    layout.and_then(HostAllocation::zeroed).ok_or_else(|| {
+        Failure::new(Code::OutOfMemory, format!("{bytes} bytes of an agent's host memory were refused"))
+    })
+}
+
+/// Memory of the host, as a buffer.
+fn host_buffer(data: *mut u8) -> Buffer {
+    Buffer { space: SPACE_HOST, reserved: 0, handle: data.expose_provenance() as u64 }
 }

@@ -9,12 +9,12 @@
 mod device;
 mod library;
 
-use crate::controller::{our_place, served};
 use crate::wire::{self, Answer, Head, Kind, Request, bad};
+use crate::world;
 use device::{Kernel, LocalDevice};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure};
-use flash_net::{NetError, Peer, Progress, SharedMemory, SharedTransport, Transport};
+use flash_net::{Detector, NetError, Peer, Progress, SharedMemory, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// The controller is peer 0.
 const CONTROLLER: Peer = Peer(0);
+
+/// A controller of another host that gives no sign of life for so long has ended.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// What an agent has done, and has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,8 +52,9 @@ pub fn report_to(report: fn(&AgentState)) {
 
 /// An agent, for as long as its process lives: threads of backends answer through it.
 pub(crate) struct Agent {
-    transport: SharedTransport,
-    memory: SharedMemory,
+    transport: Box<dyn Transport>,
+    /// The controller's, if it shares any.
+    memory: Option<SharedMemory>,
     devices: Vec<LocalDevice>,
     kernels: Mutex<HashMap<u32, Arc<Kernel>>>,
     /// The flags of launches that have not ended, by the numbers of their requests.
@@ -66,13 +70,15 @@ pub(crate) struct Agent {
 /// If this process is in no world, or the controller is of another version.
 pub(crate) fn serve() -> Result<(), Failure> {
     let unavailable = |why: String| Failure::new(Code::Unavailable, why);
-    let (world, me) = our_place().map_err(unavailable)?;
     // Before it joins, as drivers take their time: from then on it answers.
-    let devices = device::all(served(world, me).as_deref())?;
-    let transport = SharedTransport::join(world, me).map_err(|error| unavailable(error.to_string()))?;
+    let devices = device::all(world::key().as_deref())?;
+    let transport = world::of_agent().map_err(unavailable)?;
     let memory = transport.memory(CONTROLLER);
-    let memory =
-        memory.ok_or_else(|| unavailable("the controller shares no memory with this process".into()))?;
+    // A controller on another host has ended when it is silent.
+    let transport: Box<dyn Transport> = match transport.is_watched_by_frames(CONTROLLER) {
+        true => Box::new(Detector::new(transport, SILENCE)),
+        false => transport,
+    };
     let agent: &'static Agent = Box::leak(Box::new(Agent {
         transport,
         memory,
@@ -150,13 +156,17 @@ impl Agent {
         }
         let body = wire::body(&self.transport, CONTROLLER, head, rest);
         // What is asked for borrows the body.
-        if let Err(failure) = body.and_then(|(body, _)| self.serve(head.number, wire::decode(&body)?)) {
+        let served = body.and_then(|(body, _)| {
+            let (request, behind) = wire::decode(&body)?;
+            self.serve(head.number, request, behind)
+        });
+        if let Err(failure) = served {
             self.answer_failure(head.number, &failure);
         }
     }
 
-    /// Does what is asked, or begins it. An error is the answer.
-    fn serve(&'static self, number: u32, request: Request<'_>) -> Result<(), Failure> {
+    /// Does what is asked, or begins it; `behind` is what came behind the request. An error is the answer.
+    fn serve(&'static self, number: u32, request: Request<'_>, behind: &[u8]) -> Result<(), Failure> {
         let done = || self.answer(number, &Answer::Done { start: 0, end: 0 });
         match request {
             Request::Hello { version, abi } => {
@@ -201,7 +211,12 @@ impl Agent {
                 let kernel = kernel.filter(|kernel| kernel.is_of(device));
                 let kernel =
                     kernel.ok_or_else(|| bad("a launch of a kernel that was not prepared".into()))?;
-                self.launch(number, device, kernel, wire::owned(&launch, &device.bounds(&self.memory))?);
+                self.launch(
+                    number,
+                    device,
+                    kernel,
+                    wire::owned(&launch, &device.bounds(self.memory.as_ref()))?,
+                );
             }
             Request::Cancel { number } => {
                 if let Some(flag) = lock(&self.running).get(&number) {
@@ -220,8 +235,24 @@ impl Agent {
             }
             Request::Copy { device, from, to, shape } => {
                 let device = self.device(device)?;
-                let copy = device.copy(&self.memory, from, to, shape)?;
+                let copy = device.copy(self.memory.as_ref(), from, to, shape)?;
                 device.later(move || self.answer_outcome(number, copy.run()));
+            }
+            Request::Put { device, buffer, shape } => {
+                let device = self.device(device)?;
+                match device.put(buffer, shape, behind)? {
+                    Some(copy) => device.later(move || self.answer_outcome(number, copy.run())),
+                    None => done(),
+                }
+            }
+            Request::Get { device, buffer, shape } => {
+                let device = self.device(device)?;
+                let copy = device.get(buffer, shape)?;
+                let answer = move || match copy.run() {
+                    Ok(bytes) => self.answer_with(number, &Answer::Bytes, bytes),
+                    Err(failure) => self.answer_failure(number, &failure),
+                };
+                device.later(answer);
             }
             Request::Query { device, key } => {
                 let text = self.device(device)?.query(key)?;
@@ -289,11 +320,15 @@ impl Agent {
         self.answer(number, &Answer::Failed { code: failure.code.raw(), text: (&*failure.text).into() });
     }
 
-    /// Sends an answer. Waits for room; a controller that has gone needs none.
     fn answer(&self, number: u32, answer: &Answer<'_>) {
+        self.answer_with(number, answer, &[]);
+    }
+
+    /// Sends an answer, and bytes behind it. Waits for room; a controller that has gone needs none.
+    fn answer_with(&self, number: u32, answer: &Answer<'_>, bytes: &[u8]) {
         loop {
             let ticket = self.transport.ticket();
-            match wire::send(&self.transport, CONTROLLER, (number, Kind::Answer), answer) {
+            match wire::send(&self.transport, CONTROLLER, (number, Kind::Answer), answer, bytes) {
                 Ok(lent) => {
                     lock(&self.lent).extend(lent.map(|lent| lent.offset));
                     return;

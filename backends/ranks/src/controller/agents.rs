@@ -118,6 +118,9 @@ impl Controller {
         let mut started = agent.started.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = agent.peer();
         let Some(loss) = self.transport.lost(peer) else { return Ok(peer) };
+        if self.world.is_none() {
+            return Err(wire::gone(&loss));
+        }
         // A process that hangs would go on to hold what its successor needs.
         self.transport.end(peer, END);
         if let Some(mut last) = started.take() {
@@ -143,12 +146,14 @@ impl Controller {
     /// Lets a process become a peer, one of this program or of a service, and asks it what it has.
     fn start_process(&'static self, member: &Member) -> Result<Started, Failure> {
         let failed = |why: String| Failure::new(Code::Unavailable, format!("{}: {why}", member.name));
-        let peer = self.world.add(member).map_err(|error| wire::failed(&error))?;
         let service = member.name.rsplit_once('@').map(|(_, agent)| agent).filter(|agent| *agent != OWN);
+        let world =
+            self.world.ok_or_else(|| failed("no agent is started among processes of MPI".to_owned()))?;
+        let peer = world.add(member).map_err(|error| wire::failed(&error))?;
         let mut process = match service {
-            None => Process::Child(self.spawn(peer).map_err(failed)?),
+            None => Process::Child(self.spawn(world, peer).map_err(failed)?),
             Some(name) => {
-                let asked = flash_net::ask_to_serve(name, self.world, peer);
+                let asked = flash_net::ask_to_serve(name, world, peer);
                 Process::Served(asked.map_err(|error| failed(error.to_string()))?)
             }
         };
@@ -166,7 +171,7 @@ impl Controller {
 
     /// This program again, with its arguments. It ends with the thread that starts it, so that is one which
     /// lives as long as this process.
-    fn spawn(&'static self, peer: Peer) -> Result<Child, String> {
+    fn spawn(&'static self, world: &'static World, peer: Peer) -> Result<Child, String> {
         let (sender, started) = mpsc::channel();
         self.starter.run(Box::new(move || {
             let mut arguments = std::env::args_os();
@@ -175,7 +180,7 @@ impl Controller {
                 command.arg0(name);
             }
             command.args(arguments).stdin(Stdio::null());
-            let spawned = match self.world.inherit(&mut command, peer) {
+            let spawned = match world.inherit(&mut command, peer) {
                 // SAFETY: between fork and exec the function makes one system call.
                 Ok(()) => unsafe { command.pre_exec(|| end_with_parent(libc::SIGKILL)) }
                     .spawn()

@@ -24,6 +24,7 @@ pub(crate) enum Reply {
     Devices(Vec<crate::wire::RemoteDevice>),
     Text(String),
     Yes(bool),
+    Bytes(Vec<u8>),
 }
 
 pub(crate) type Outcome = Result<Reply, Failure>;

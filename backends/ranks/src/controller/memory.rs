@@ -3,10 +3,12 @@
 //! *Shared* memory is this process's part of what the processes of the host share. The agents' devices that
 //! work in the host's memory work in it; handles are addresses of this process, and the memory stays when an
 //! agent is lost. Of other memories handles are numbers, with that of the process that has the buffer; what
-//! goes to them from memory that is not shared goes through two blocks that are.
+//! goes to them from memory that is not shared goes through two blocks that are. Agents that share no memory
+//! with this process have memories of their own only.
 
 use super::agents::Agent;
 use super::calls::Reply;
+use super::pieces::{Pieces, Remote};
 use super::{Asked, Controller};
 use crate::wire::{RemoteSpace, Request, Shape, Side, bad, failed};
 use flash_backend::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST, SPACE_OF_PROCESS};
@@ -49,18 +51,27 @@ pub(crate) struct Buffers {
     remote: Vec<u32>,
     /// Made when first needed.
     stages: Mutex<Option<[Block; 2]>>,
+    /// Of agents that share no memory.
+    pieces: Pieces,
 }
 
 impl Buffers {
-    /// Of a device with these memories. One that works in the host's memory works in shared memory.
+    /// Of a device with these memories. One that works in the host's memory works in shared memory, or, where
+    /// none is shared, in a memory of its own.
     pub fn new(
         controller: &'static Controller,
         (agent, device): (&'static Agent, u32),
-        works_in_shared: bool,
+        works_in_hosts: bool,
         remote: &[RemoteSpace],
     ) -> Buffers {
-        let own: Vec<&RemoteSpace> =
-            remote.iter().filter(|space| !works_in_shared && space.id != SPACE_HOST).collect();
+        let all = remote.iter().map(|space| space.bytes).max().unwrap_or(0);
+        let works_in_shared = works_in_hosts && controller.transport.memory(agent.peer()).is_some();
+        let hosts = RemoteSpace { id: SPACE_HOST, kind: 0, numa_node: -1, bytes: all, alignment: 64 };
+        let own: Vec<&RemoteSpace> = match (works_in_hosts, works_in_shared) {
+            (true, true) => Vec::new(),
+            (true, false) => vec![&hosts],
+            (false, _) => remote.iter().filter(|space| space.id != SPACE_HOST).collect(),
+        };
         let one = |space: &&RemoteSpace| MemorySpace {
             struct_size: size_of::<MemorySpace>() as u32,
             id: controller.space(),
@@ -70,7 +81,6 @@ impl Buffers {
             host_visible: 0,
             alignment: space.alignment,
         };
-        let all = remote.iter().map(|space| space.bytes).max().unwrap_or(0);
         Buffers {
             controller,
             agent,
@@ -81,6 +91,7 @@ impl Buffers {
             },
             remote: own.iter().map(|space| space.id).collect(),
             stages: Mutex::default(),
+            pieces: Pieces::default(),
         }
     }
 
@@ -191,6 +202,11 @@ impl Buffers {
                 let at = std::ptr::with_exposed_provenance_mut::<u8>(host.handle as usize);
                 let first = at.wrapping_add(touched.start as usize);
                 let (peer, device) = place_of(device.handle);
+                if self.controller.transport.memory(peer).is_none() {
+                    let remote = Remote { agent: peer, device: self.device, buffer: device };
+                    // SAFETY: the caller vouches.
+                    return unsafe { self.pieces.copy(self.controller, (is_up, at), remote, shape) };
+                }
                 let device = Side::Buffer(device);
                 // What is shared needs no block in between.
                 if self.heap()?.memory().find(first, touched.end - touched.start).is_some() {

@@ -8,32 +8,37 @@ mod agents;
 mod calls;
 mod device;
 mod memory;
+mod pieces;
 
 pub(crate) use agents::{Of, served};
 pub use device::RankDevice;
 
 use crate::wire::{self, Answer, Head, Kind, Request};
+use crate::world;
 use agents::Agent;
 use calls::{Callback, Calls, Number, Outcome, Reply};
 use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
-use flash_net::{Detector, Member, NetError, Peer, Progress, SharedTransport, Transport, World};
+use flash_net::{Detector, NetError, Peer, Progress, Transport, World};
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
 };
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the agents of a world have to say what they have.
 const START: Duration = Duration::from_secs(60);
+/// How often an agent of another host gets a sign of life, if it asks for one.
+const SIGN: Duration = Duration::from_millis(100);
 /// How often a thread that waits for a launch looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The controller of a world.
 pub(crate) struct Controller {
-    world: &'static World,
-    transport: Detector<SharedTransport>,
+    /// To which processes can be added; none over MPI.
+    world: Option<&'static World>,
+    transport: Detector<Box<dyn Transport>>,
     /// The agents that were started with it.
     ranks: Vec<&'static Agent>,
     calls: Calls,
@@ -64,47 +69,6 @@ struct Stoppable {
 // SAFETY: the address of a number that is read atomically, from any thread.
 unsafe impl Send for Stoppable {}
 
-/// The world that this process was started in, and its rank.
-fn world() -> &'static Result<Option<(World, Peer)>, String> {
-    static WORLD: OnceLock<Result<Option<(World, Peer)>, String>> = OnceLock::new();
-    WORLD.get_or_init(|| World::from_environment().map_err(|error| error.to_string()))
-}
-
-/// The world that this process was started in as an agent, and which peer it is.
-///
-/// # Errors
-/// Why there is none, as text.
-pub(crate) fn our_place() -> Result<(&'static World, Peer), String> {
-    match world() {
-        Err(why) => Err(why.clone()),
-        Ok(Some((world, me))) if me.0 > 0 => Ok((world, *me)),
-        Ok(_) => Err("this process was not started as an agent".to_owned()),
-    }
-}
-
-/// The world whose controller this process is. One that was started in none makes one of its own, if `alone`.
-fn own_world(alone: bool) -> Result<&'static World, String> {
-    static OWN: OnceLock<Result<World, String>> = OnceLock::new();
-    let make = || World::create(&[Member { name: "controller".to_owned(), cpus: Vec::new() }]);
-    match world() {
-        Err(why) => Err(why.clone()),
-        Ok(Some((world, Peer(0)))) => Ok(world),
-        Ok(Some((_, me))) => Err(format!(
-            "this process is rank {} of its world: an agent, whose devices the controller has",
-            me.0
-        )),
-        Ok(None) if alone => {
-            OWN.get_or_init(|| make().map_err(|error| error.to_string())).as_ref().map_err(String::clone)
-        }
-        Ok(None) => Err("this process is in no world: `flash run -n N -- PROGRAM` starts one".to_owned()),
-    }
-}
-
-/// True if this process is an agent of a world that it was started in.
-pub(crate) fn is_agent() -> bool {
-    matches!(world(), Ok(Some((_, me))) if me.0 > 0)
-}
-
 impl Controller {
     /// The controller of this process's world, which is made if there is none and it is to be `alone`. A
     /// process that gives no sign of life for longer than `limit` is lost.
@@ -112,9 +76,7 @@ impl Controller {
     /// # Errors
     /// If this process is in none.
     pub fn start(limit: Duration, alone: bool) -> Result<&'static Controller, Unavailable> {
-        let world = own_world(alone).map_err(Unavailable)?;
-        let joined = SharedTransport::join(world, Peer(0));
-        let transport = joined.map_err(|error| Unavailable(error.to_string()))?;
+        let (transport, world) = world::of_controller(alone).map_err(Unavailable)?;
         let ranks = (1..transport.peers() as u32).map(|rank| Agent::of_rank(Peer(rank))).collect();
         let controller: &'static Controller = Box::leak(Box::new(Controller {
             world,
@@ -159,13 +121,18 @@ impl Controller {
 
     /// Sends a request. Its answer is to be waited for, or left.
     fn begin(&self, to: Peer, request: &Request<'_>) -> Result<Number, Failure> {
+        self.begin_with(to, request, &[])
+    }
+
+    /// The same with bytes behind it.
+    fn begin_with(&self, to: Peer, request: &Request<'_>, bytes: &[u8]) -> Result<Number, Failure> {
         let number = loop {
             match self.calls.take(to) {
                 Some(number) => break number,
                 None => self.take_some(),
             }
         };
-        match self.post(to, (number.0, Kind::Request), request) {
+        match self.post(to, (number.0, Kind::Request), request, bytes) {
             Ok(lent) => {
                 if let Some(lent) = self.calls.lend(number, lent) {
                     self.take_back(lent);
@@ -181,7 +148,7 @@ impl Controller {
 
     /// Sends a request that has no answer. Nothing is said to an agent that has gone.
     fn tell(&self, to: Peer, request: &Request<'_>) {
-        let _ = self.post(to, (u32::MAX, Kind::Request), request);
+        let _ = self.post(to, (u32::MAX, Kind::Request), request, &[]);
     }
 
     fn post(
@@ -189,9 +156,10 @@ impl Controller {
         to: Peer,
         head: (u32, Kind),
         request: &Request<'_>,
+        bytes: &[u8],
     ) -> Result<Option<wire::Lent>, Failure> {
         loop {
-            match wire::send(&self.transport, to, head, request) {
+            match wire::send(&self.transport, to, head, request, bytes) {
                 // The agent may be waiting for room for its answers.
                 Err(NetError::Full { .. }) => self.take_some(),
                 outcome => return outcome.map_err(|error| wire::failed(&error)),
@@ -350,10 +318,21 @@ impl Controller {
 
     /// Takes the answers that no thread waits for, for ever.
     fn take_unawaited(&self) {
+        // Agents of other hosts know by that alone that this process is there.
+        let is_far = |agent| self.transport.is_watched_by_frames(Peer(agent));
+        let pause = match (1..self.transport.peers() as u32).any(is_far) {
+            true => SIGN,
+            false => Duration::from_secs(86400),
+        };
         loop {
             let mut lock = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
             while self.unawaited.load(Acquire) == 0 {
-                lock = self.wanted.wait(lock).unwrap_or_else(PoisonError::into_inner);
+                let (again, waited) =
+                    self.wanted.wait_timeout(lock, pause).unwrap_or_else(PoisonError::into_inner);
+                lock = again;
+                if waited.timed_out() {
+                    break;
+                }
             }
             drop(lock);
             let ticket = self.transport.ticket();
@@ -390,12 +369,14 @@ impl Controller {
 }
 
 fn reply(body: &[u8]) -> Outcome {
-    Ok(match wire::decode(body)? {
+    let (answer, behind) = wire::decode(body)?;
+    Ok(match answer {
         Answer::Done { start, end } => Reply::Done(start, end),
         Answer::Failed { code, text } => return Err(Failure::new(Code::of(code), text)),
         Answer::Devices(devices) => Reply::Devices(devices),
         Answer::Text(text) => Reply::Text(text.into_owned()),
         Answer::Yes(yes) => Reply::Yes(yes),
+        Answer::Bytes => Reply::Bytes(behind.to_vec()),
     })
 }
 

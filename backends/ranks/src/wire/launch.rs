@@ -614,7 +614,9 @@ impl ArgImage<'_> {
                     true => buffer.handle.wrapping_sub(origin.wrapping_mul(u64::from(self.element_size))),
                     false => 0,
                 };
-                Ok((buffer.space, data, buffer.handle))
+                // The host's memory has addresses and no handles.
+                let handle = if buffer.space == abi::SPACE_HOST { 0 } else { buffer.handle };
+                Ok((buffer.space, data, handle))
             }
         }
     }

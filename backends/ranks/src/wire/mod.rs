@@ -120,6 +120,18 @@ pub(crate) enum Request<'a> {
         to: Side,
         shape: Shape,
     },
+    /// Copies to a buffer what comes behind this in the frame: a box without gaps, from its first byte on.
+    Put {
+        device: u32,
+        buffer: u64,
+        shape: Shape,
+    },
+    /// Copies a box of a buffer into the answer, behind [`Answer::Bytes`], without gaps.
+    Get {
+        device: u32,
+        buffer: u64,
+        shape: Shape,
+    },
     Query {
         device: u32,
         key: &'a str,
@@ -150,6 +162,8 @@ pub(crate) enum Answer<'a> {
     Devices(Vec<RemoteDevice>),
     Text(Cow<'a, str>),
     Yes(bool),
+    /// What was asked for is behind this in the frame.
+    Bytes,
 }
 
 /// A device of an agent.
@@ -217,9 +231,9 @@ pub(crate) fn gone(loss: &Loss) -> Failure {
     Failure::new(Code::DeviceLost, named.unwrap_or(text))
 }
 
-/// Reads a body.
-pub(crate) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
-    postcard::from_bytes(body)
+/// Reads a body: a message, and what is behind it.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<(T, &'a [u8]), Failure> {
+    postcard::take_from_bytes(body)
         .map_err(|error| bad(format!("{} bytes that cannot be read: {error}", body.len())))
 }
 
@@ -232,8 +246,8 @@ pub(crate) struct Lent {
 /// Where a sender writes bodies before they are sent.
 pub(crate) type Scratch = [u8; MAX_FRAME - HEAD];
 
-/// Sends a message. A body that is too long for a frame stays in this process's memory: the result says
-/// where.
+/// Sends a message, and bytes behind it where frames are long enough. A body that is too long for a frame
+/// stays in this process's memory: the result says where.
 ///
 /// # Errors
 /// Those of [`Transport::post_parts`]; nothing was sent then, and nothing is lent.
@@ -242,14 +256,22 @@ pub(crate) fn send(
     to: Peer,
     (number, kind): (u32, Kind),
     message: &impl Serialize,
+    bytes: &[u8],
 ) -> Result<Option<Lent>, NetError> {
     let mut scratch: Scratch = [0; MAX_FRAME - HEAD];
     let head = |is_long| Head { number, kind, is_long }.bytes();
-    if let Ok(body) = postcard::to_slice(message, &mut scratch) {
-        return transport.post_parts(to, &[&head(false), body]).map(|()| None);
+    let longest = transport.longest() - HEAD;
+    if let Ok(body) = postcard::to_slice(message, &mut scratch)
+        && body.len() + bytes.len() <= longest
+    {
+        return transport.post_parts(to, &[&head(false), body, bytes]).map(|()| None);
     }
     let unreadable = |why: String| NetError::World { what: "writing a message", why };
     let body = postcard::to_allocvec(message).map_err(|error| unreadable(error.to_string()))?;
+    if body.len() + bytes.len() <= longest {
+        return transport.post_parts(to, &[&head(false), &body, bytes]).map(|()| None);
+    }
+    let body = [&body, bytes].concat();
     let heap =
         transport.heap().ok_or_else(|| unreadable("it is long, and there is no shared memory".into()))?;
     let block = heap.alloc(body.len() as u64, 64)?;

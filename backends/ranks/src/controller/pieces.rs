@@ -1,0 +1,109 @@
+//! Copies to and from buffers of agents that share no memory with the controller: boxes in frames, in pieces, of
+//! which two are on their way.
+
+use super::Controller;
+use super::calls::{Number, Reply};
+use crate::wire::{Request, Shape, bad};
+use flash_backend::Failure;
+use flash_backend::abi::CopyBox;
+use flash_backend::offload::staging::{self, Stage};
+use flash_net::Peer;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of a piece at most.
+const PIECE: u64 = 1 << 20;
+
+/// A buffer of an agent's device.
+#[derive(Clone, Copy)]
+pub(super) struct Remote {
+    pub agent: Peer,
+    pub device: u32,
+    pub buffer: u64,
+}
+
+/// What the copies of one device go through, one after the other.
+#[derive(Default)]
+pub(super) struct Pieces(Mutex<Option<[Piece; 2]>>);
+
+/// A piece, and the request that it is in.
+struct Piece {
+    controller: &'static Controller,
+    data: Vec<u8>,
+    busy: Option<Busy>,
+}
+
+struct Busy {
+    agent: Peer,
+    number: Number,
+    /// Bytes that the answer brings.
+    brings: Option<usize>,
+}
+
+impl Pieces {
+    /// Copies a box, up to the buffer or down from it; it is copied on return.
+    ///
+    /// # Safety
+    /// The box lies in the host's memory, from `host` on, and nothing else touches it meanwhile.
+    pub unsafe fn copy(
+        &self,
+        controller: &'static Controller,
+        (is_up, host): (bool, *mut u8),
+        remote: Remote,
+        shape: &CopyBox,
+    ) -> Result<(), Failure> {
+        let mut lock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = || Piece { controller, data: vec![0; PIECE as usize], busy: None };
+        let pieces = lock.get_or_insert_with(|| [piece(), piece()]);
+        // SAFETY: the caller vouches for the box; the lock is held, and the pieces have `PIECE` bytes.
+        let outcome = unsafe {
+            match is_up {
+                true => staging::up(pieces, PIECE, host, shape, |piece, part| piece.put(remote, part)),
+                false => staging::down(pieces, PIECE, host, shape, |piece, part| piece.get(remote, part)),
+            }
+        };
+        if outcome.is_err() {
+            // None is in a request when the lock is released.
+            pieces.iter_mut().for_each(|piece| drop(piece.settle()));
+        }
+        outcome
+    }
+}
+
+impl Piece {
+    fn put(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
+        let shape = Shape::of(part);
+        let bytes = shape.bytes(0)?.end as usize;
+        let request = Request::Put { device, buffer, shape };
+        let number = self.controller.begin_with(agent, &request, &self.data[..bytes])?;
+        self.busy = Some(Busy { agent, number, brings: None });
+        Ok(())
+    }
+
+    fn get(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
+        let shape = Shape::of(part);
+        let brings = Some(shape.bytes(1)?.end as usize);
+        let number = self.controller.begin(agent, &Request::Get { device, buffer, shape })?;
+        self.busy = Some(Busy { agent, number, brings });
+        Ok(())
+    }
+}
+
+impl Stage for Piece {
+    fn data(&self) -> *mut u8 {
+        self.data.as_ptr().cast_mut()
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        let Some(Busy { agent, number, brings }) = self.busy.take() else { return Ok(()) };
+        self.controller.wait_until(agent, number, std::ptr::null(), None);
+        match (self.controller.taken(number)?, brings) {
+            (Reply::Done(..), None) => Ok(()),
+            (Reply::Bytes(bytes), Some(expected)) if bytes.len() == expected => {
+                self.data[..expected].copy_from_slice(&bytes);
+                Ok(())
+            }
+            (Reply::Bytes(bytes), _) => Err(bad(format!("expected {brings:?} bytes, found {}", bytes.len()))),
+            (other, _) => Err(bad(format!("expected the end of a copy, found {other:?}"))),
+        }
+    }
+}

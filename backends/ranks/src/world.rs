@@ -1,0 +1,105 @@
+//! The processes that this one is one of: those of a world of shared memory, which `flash run` or a controller has
+//! made, or those that a launcher of MPI has started.
+
+use crate::controller::served;
+use flash_backend::settings;
+use flash_net::{Member, Peer, SharedTransport, Transport, World};
+use flash_net_mpi::{Launched, MpiTransport, launched};
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// What this process was started in.
+enum Found {
+    Nothing,
+    /// A world of shared memory, and this process's place in it.
+    Shared(World, Peer),
+    Mpi(Launched),
+}
+
+fn found() -> &'static Result<Found, String> {
+    static FOUND: OnceLock<Result<Found, String>> = OnceLock::new();
+    FOUND.get_or_init(|| match World::from_environment() {
+        Err(error) => Err(error.to_string()),
+        Ok(Some((world, me))) => Ok(Found::Shared(world, me)),
+        Ok(None) => Ok(launched().map_or(Found::Nothing, Found::Mpi)),
+    })
+}
+
+/// The processes of MPI, once they are all there. Joining waits for them.
+fn joined(launched: &Launched) -> Result<Box<dyn Transport>, String> {
+    static JOINED: OnceLock<Result<&'static MpiTransport, String>> = OnceLock::new();
+    let join = || {
+        let library = settings::process_text("rank.mpi_lib");
+        MpiTransport::join(launched, library.as_deref().map(Path::new)).map_err(|error| error.to_string())
+    };
+    Ok(Box::new(JOINED.get_or_init(join).clone()?))
+}
+
+fn shared(world: &World, me: Peer) -> Result<Box<dyn Transport>, String> {
+    Ok(Box::new(SharedTransport::join(world, me).map_err(|error| error.to_string())?))
+}
+
+/// A world of the controller's own.
+fn own() -> Result<&'static World, String> {
+    static OWN: OnceLock<Result<World, String>> = OnceLock::new();
+    let make = || World::create(&[Member { name: "controller".to_owned(), cpus: Vec::new() }]);
+    OWN.get_or_init(|| make().map_err(|error| error.to_string())).as_ref().map_err(String::clone)
+}
+
+/// Joins as the controller, with the world to which processes can be added: none over MPI. A process that was
+/// started in no world makes one of its own, if `alone`.
+///
+/// # Errors
+/// Why there is none, as text.
+pub(crate) fn of_controller(alone: bool) -> Result<(Box<dyn Transport>, Option<&'static World>), String> {
+    let agent = |rank: u32| {
+        Err(format!("this process is rank {rank} of its world: an agent, whose devices the controller has"))
+    };
+    match found() {
+        Err(why) => Err(why.clone()),
+        Ok(Found::Shared(world, Peer(0))) => Ok((shared(world, Peer(0))?, Some(world))),
+        Ok(Found::Mpi(launched)) if launched.rank == 0 => Ok((joined(launched)?, None)),
+        Ok(Found::Shared(_, Peer(rank)) | Found::Mpi(Launched { rank, .. })) => agent(*rank),
+        Ok(Found::Nothing) if alone => own().and_then(|world| Ok((shared(world, Peer(0))?, Some(world)))),
+        Ok(Found::Nothing) => Err(
+            "this process is in no world: `flash run -n N -- PROGRAM` starts one, and so does `mpirun -n N PROGRAM`"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The key of the backend whose devices this process is to serve as an agent; `None`: those of all.
+pub(crate) fn key() -> Option<String> {
+    match found() {
+        Ok(Found::Shared(world, me)) => served(world, *me),
+        _ => None,
+    }
+}
+
+/// Joins as an agent.
+///
+/// # Errors
+/// Why there is none, as text.
+pub(crate) fn of_agent() -> Result<Box<dyn Transport>, String> {
+    match found() {
+        Err(why) => Err(why.clone()),
+        Ok(Found::Shared(world, me)) if me.0 > 0 => shared(world, *me),
+        Ok(Found::Mpi(launched)) if launched.rank > 0 => joined(launched),
+        Ok(_) => Err("this process was not started as an agent".to_owned()),
+    }
+}
+
+/// True if this process was started as an agent. The controller of MPI joins here, as the others wait for it.
+pub(crate) fn is_agent() -> bool {
+    match found() {
+        Ok(Found::Shared(_, me)) => me.0 > 0,
+        Ok(Found::Mpi(launched)) => {
+            if launched.rank == 0 {
+                // An error is that of the backend when it looks for devices.
+                let _ = joined(launched);
+            }
+            launched.rank > 0
+        }
+        Ok(Found::Nothing) | Err(_) => false,
+    }
+}

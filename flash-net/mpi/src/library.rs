@@ -1,0 +1,577 @@
+//! An MPI library, opened when it is needed: its functions by name, its constants by family.
+//!
+//! No header is compiled in and nothing is linked, so one program works with any of the families below. Calls
+//! are made one at a time, under a lock, also where the library takes several threads: the lock says that it
+//! is not finalized meanwhile.
+
+use crate::MpiError;
+use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW, Symbol};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Libraries with the same constants and the same layout of types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Open MPI 4 and 5.
+    OpenMpi,
+    /// MPICH 3 to 5, and what keeps its binary interface: Intel MPI, MVAPICH.
+    Mpich,
+    /// The binary interface that MPI 5 defines.
+    Standard,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::OpenMpi => "Open MPI",
+            Family::Mpich => "MPICH's interface",
+            Family::Standard => "MPI 5's standard interface",
+        })
+    }
+}
+
+/// Numbers that each family has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// `MPI_ANY_SOURCE`.
+    pub any_source: c_int,
+    /// `MPI_ANY_TAG`.
+    pub any_tag: c_int,
+    /// `MPI_THREAD_SERIALIZED`.
+    pub serialized: c_int,
+    /// `MPI_THREAD_MULTIPLE`.
+    pub multiple: c_int,
+    /// Where `MPI_SOURCE` is in a status, counted in `int`.
+    pub source: usize,
+    /// Where `MPI_TAG` is.
+    pub tag: usize,
+    /// Bytes of a status.
+    pub status: usize,
+}
+
+impl Family {
+    /// Its numbers.
+    pub fn numbers(self) -> Numbers {
+        match self {
+            Family::OpenMpi => Numbers {
+                any_source: -1,
+                any_tag: -1,
+                serialized: 2,
+                multiple: 3,
+                source: 0,
+                tag: 1,
+                status: 24,
+            },
+            Family::Mpich => Numbers {
+                any_source: -2,
+                any_tag: -1,
+                serialized: 2,
+                multiple: 3,
+                source: 2,
+                tag: 3,
+                status: 20,
+            },
+            Family::Standard => Numbers {
+                any_source: -1,
+                any_tag: -2,
+                serialized: 2048,
+                multiple: 4096,
+                source: 0,
+                tag: 1,
+                status: 32,
+            },
+        }
+    }
+}
+
+/// `MPI_COMM_WORLD`, `MPI_BYTE`, `MPI_ERRORS_RETURN` and `MPI_REQUEST_NULL` of families whose handles are
+/// numbers.
+pub const MPICH_HANDLES: [c_int; 4] = [0x4400_0000, 0x4c00_010d, 0x5400_0001, 0x2c00_0000];
+/// The same of the standard interface, whose handles are small addresses.
+pub const STANDARD_HANDLES: [usize; 4] = [0x101, 0x247, 0x143, 0x180];
+/// The same of Open MPI, whose handles are addresses of these symbols.
+const OPEN_MPI_HANDLES: [&[u8]; 4] =
+    [b"ompi_mpi_comm_world\0", b"ompi_mpi_byte\0", b"ompi_mpi_errors_return\0", b"ompi_request_null\0"];
+
+/// Memory for a status of any family.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Status([c_int; 16]);
+
+/// A handle of the families that have addresses.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Address(*mut c_void);
+
+// SAFETY: a name of what the library has, which is used by threads as the library allows.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+/// A send or a receive that was begun. Its memory stays until [`Mpi::test`] has said that it is complete.
+pub(crate) struct Request(*mut c_void);
+
+// SAFETY: as of an address.
+unsafe impl Send for Request {}
+
+/// What a handle is kept as.
+trait Handle: Copy + Send + Sync + 'static {
+    fn keep(self) -> *mut c_void;
+    fn of(kept: *mut c_void) -> Self;
+}
+
+impl Handle for Address {
+    fn keep(self) -> *mut c_void {
+        self.0
+    }
+
+    fn of(kept: *mut c_void) -> Address {
+        Address(kept)
+    }
+}
+
+impl Handle for c_int {
+    fn keep(self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self as u32 as usize)
+    }
+
+    fn of(kept: *mut c_void) -> c_int {
+        kept.addr() as u32 as c_int
+    }
+}
+
+macro_rules! functions {
+    ($($field:ident = $name:literal ($($argument:ty),*);)*) => {
+        /// Functions of a library whose handles are `H`, and the handles that are used.
+        struct Table<H> {
+            world: H,
+            byte: H,
+            errors_return: H,
+            none: H,
+            $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        }
+
+        impl<H: Handle> Table<H> {
+            fn load(library: &Opened, path: &Path, handles: [H; 4]) -> Result<Table<H>, MpiError> {
+                let [world, byte, errors_return, none] = handles;
+                Ok(Table {
+                    world,
+                    byte,
+                    errors_return,
+                    none,
+                    $($field: {
+                        let found: Result<Symbol<unsafe extern "C" fn($($argument),*) -> c_int>, _> =
+                            // SAFETY: the function of this name has this type, in every family whose handles
+                            // are of this one.
+                            unsafe { library.get(concat!($name, "\0").as_bytes()) };
+                        *found.map_err(|_| MpiError::new(format!(
+                            "{}: expected a library of MPI, found no function {}", path.display(), $name
+                        )))?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    init_thread = "MPI_Init_thread" (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
+    initialized = "MPI_Initialized" (*mut c_int);
+    finalize = "MPI_Finalize" ();
+    version = "MPI_Get_library_version" (*mut c_char, *mut c_int);
+    error_string = "MPI_Error_string" (c_int, *mut c_char, *mut c_int);
+    comm_rank = "MPI_Comm_rank" (H, *mut c_int);
+    comm_size = "MPI_Comm_size" (H, *mut c_int);
+    set_errhandler = "MPI_Comm_set_errhandler" (H, H);
+    type_size = "MPI_Type_size" (H, *mut c_int);
+    isend = "MPI_Isend" (*const c_void, c_int, H, c_int, c_int, H, *mut H);
+    irecv = "MPI_Irecv" (*mut c_void, c_int, H, c_int, c_int, H, *mut H);
+    test = "MPI_Test" (*mut H, *mut c_int, *mut Status);
+    iprobe = "MPI_Iprobe" (c_int, c_int, H, *mut c_int, *mut Status);
+    get_count = "MPI_Get_count" (*const Status, H, *mut c_int);
+}
+
+/// The functions, whatever the handles are. Each returns the library's code, 0 for success.
+///
+/// # Safety
+/// Memory that is given lives as the function of MPI demands.
+trait Functions: Send + Sync {
+    unsafe fn init(&self, threads: c_int, given: &mut c_int) -> c_int;
+    unsafe fn initialized(&self, is: &mut c_int) -> c_int;
+    unsafe fn finalize(&self) -> c_int;
+    unsafe fn version(&self, text: *mut c_char, length: &mut c_int) -> c_int;
+    unsafe fn error_string(&self, code: c_int, text: *mut c_char, length: &mut c_int) -> c_int;
+    unsafe fn return_errors(&self) -> c_int;
+    unsafe fn rank_and_size(&self, rank: &mut c_int, size: &mut c_int) -> c_int;
+    unsafe fn size_of_byte(&self, size: &mut c_int) -> c_int;
+    unsafe fn isend(&self, from: *const u8, bytes: c_int, to: c_int, tag: c_int, at: &mut Request) -> c_int;
+    unsafe fn irecv(&self, into: *mut u8, bytes: c_int, from: c_int, tag: c_int, at: &mut Request) -> c_int;
+    unsafe fn test(&self, at: &mut Request, done: &mut c_int, status: &mut Status) -> c_int;
+    unsafe fn iprobe(&self, from: c_int, tag: c_int, found: &mut c_int, status: &mut Status) -> c_int;
+    unsafe fn bytes(&self, status: &Status, bytes: &mut c_int) -> c_int;
+}
+
+impl<H: Handle> Functions for Table<H> {
+    unsafe fn init(&self, threads: c_int, given: &mut c_int) -> c_int {
+        // SAFETY: a library need not be given the program's arguments.
+        unsafe { (self.init_thread)(std::ptr::null_mut(), std::ptr::null_mut(), threads, given) }
+    }
+
+    unsafe fn initialized(&self, is: &mut c_int) -> c_int {
+        // SAFETY: our own variable.
+        unsafe { (self.initialized)(is) }
+    }
+
+    unsafe fn finalize(&self) -> c_int {
+        // SAFETY: the caller's.
+        unsafe { (self.finalize)() }
+    }
+
+    unsafe fn version(&self, text: *mut c_char, length: &mut c_int) -> c_int {
+        // SAFETY: the caller's.
+        unsafe { (self.version)(text, length) }
+    }
+
+    unsafe fn error_string(&self, code: c_int, text: *mut c_char, length: &mut c_int) -> c_int {
+        // SAFETY: the caller's.
+        unsafe { (self.error_string)(code, text, length) }
+    }
+
+    unsafe fn return_errors(&self) -> c_int {
+        // SAFETY: handles of the library.
+        unsafe { (self.set_errhandler)(self.world, self.errors_return) }
+    }
+
+    unsafe fn rank_and_size(&self, rank: &mut c_int, size: &mut c_int) -> c_int {
+        // SAFETY: a handle of the library, and our own variables.
+        unsafe {
+            match (self.comm_rank)(self.world, rank) {
+                0 => (self.comm_size)(self.world, size),
+                code => code,
+            }
+        }
+    }
+
+    unsafe fn size_of_byte(&self, size: &mut c_int) -> c_int {
+        // SAFETY: a handle of the library, and our own variable.
+        unsafe { (self.type_size)(self.byte, size) }
+    }
+
+    unsafe fn isend(&self, from: *const u8, bytes: c_int, to: c_int, tag: c_int, at: &mut Request) -> c_int {
+        let mut handle = self.none;
+        // SAFETY: the caller's memory, handles of the library.
+        let code = unsafe { (self.isend)(from.cast(), bytes, self.byte, to, tag, self.world, &mut handle) };
+        at.0 = handle.keep();
+        code
+    }
+
+    unsafe fn irecv(&self, into: *mut u8, bytes: c_int, from: c_int, tag: c_int, at: &mut Request) -> c_int {
+        let mut handle = self.none;
+        // SAFETY: the caller's memory, handles of the library.
+        let code = unsafe { (self.irecv)(into.cast(), bytes, self.byte, from, tag, self.world, &mut handle) };
+        at.0 = handle.keep();
+        code
+    }
+
+    unsafe fn test(&self, at: &mut Request, done: &mut c_int, status: &mut Status) -> c_int {
+        let mut handle = H::of(at.0);
+        // SAFETY: a request of the library, and our own variables.
+        let code = unsafe { (self.test)(&mut handle, done, status) };
+        at.0 = handle.keep();
+        code
+    }
+
+    unsafe fn iprobe(&self, from: c_int, tag: c_int, found: &mut c_int, status: &mut Status) -> c_int {
+        // SAFETY: a handle of the library, and our own variables.
+        unsafe { (self.iprobe)(from, tag, self.world, found, status) }
+    }
+
+    unsafe fn bytes(&self, status: &Status, bytes: &mut c_int) -> c_int {
+        // SAFETY: a status of the library, and our own variable.
+        unsafe { (self.get_count)(status, self.byte, bytes) }
+    }
+}
+
+/// A library that was opened. It stays for as long as the process.
+pub struct Mpi {
+    path: PathBuf,
+    version: String,
+    family: Family,
+    numbers: Numbers,
+    functions: Box<dyn Functions>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Opened,
+    Initialized,
+    Over,
+}
+
+/// A message that has come and was not received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probed {
+    pub source: c_int,
+    pub tag: c_int,
+    pub bytes: c_int,
+}
+
+impl Mpi {
+    /// Opens the library in this file, or of this name.
+    ///
+    /// # Errors
+    /// If the system refuses it, or it is no library of MPI that is known.
+    pub fn open(path: &Path) -> Result<Mpi, MpiError> {
+        // What a library of Open MPI loads looks for the library's own symbols.
+        // SAFETY: its start-up code runs. The user chose the file, or the launcher's installation has it.
+        let opened = unsafe { Opened::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+        let opened = opened.map_err(|error| MpiError::new(format!("{}: {error}", path.display())))?;
+        Mpi::of(opened, path)
+    }
+
+    /// The library that this process has already. `None` if it has none.
+    pub fn of_this_process() -> Option<Result<Mpi, MpiError>> {
+        let this = Opened::this();
+        // SAFETY: only its address is looked at.
+        let found: Result<Symbol<unsafe extern "C" fn()>, _> = unsafe { this.get(b"MPI_Init_thread\0") };
+        let path = file_of(*found.ok()? as *const c_void).unwrap_or_else(|| PathBuf::from("this program"));
+        Some(Mpi::of(this, &path))
+    }
+
+    fn of(library: Opened, path: &Path) -> Result<Mpi, MpiError> {
+        let symbol = |name: &[u8]| {
+            // SAFETY: only its address is looked at.
+            let found: Result<Symbol<*mut c_void>, _> = unsafe { library.get(name) };
+            found.ok().map(|symbol| symbol.into_raw().cast::<c_void>())
+        };
+        let init = symbol(b"MPI_Init_thread\0").ok_or_else(|| {
+            MpiError::new(format!("{}: expected a library of MPI, found no MPI_Init_thread", path.display()))
+        })?;
+        let path = file_of(init).unwrap_or_else(|| path.to_owned());
+        // A library of MPICH has the functions of the standard interface in a file of its own.
+        let is_standard =
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libmpi_abi."));
+        let (family, functions): (Family, Box<dyn Functions>) = if is_standard {
+            let handles = STANDARD_HANDLES.map(|handle| Address(std::ptr::without_provenance_mut(handle)));
+            (Family::Standard, Box::new(Table::load(&library, &path, handles)?))
+        } else if symbol(OPEN_MPI_HANDLES[0]).is_some() {
+            let missing =
+                || MpiError::new(format!("{}: expected Open MPI's objects, found not all", path.display()));
+            let found = OPEN_MPI_HANDLES.map(|name| symbol(name).map(Address));
+            let [Some(world), Some(byte), Some(errors), Some(none)] = found else { return Err(missing()) };
+            (Family::OpenMpi, Box::new(Table::load(&library, &path, [world, byte, errors, none])?))
+        } else {
+            (Family::Mpich, Box::new(Table::load(&library, &path, MPICH_HANDLES)?))
+        };
+        // It may have started threads, and registered functions for the process's end.
+        std::mem::forget(library);
+        let mut mpi = Mpi {
+            path,
+            version: String::new(),
+            family,
+            numbers: family.numbers(),
+            functions,
+            state: Mutex::new(State::Opened),
+        };
+        let version = text(|text, length| {
+            // SAFETY: memory for the longest text; this function may be called before the first one.
+            unsafe { mpi.functions.version(text, length) }
+        });
+        mpi.version = version.lines().next().unwrap_or_default().trim_end_matches([',', ' ']).to_owned();
+        Ok(mpi)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says of itself: a line.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its family.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `MPI_Init_thread`: this process's rank and the number of all.
+    ///
+    /// # Errors
+    /// If the program has done so itself, the library refuses, or it allows one thread only.
+    pub(crate) fn initialize(&self) -> Result<(u32, u32), MpiError> {
+        let mut state = self.state();
+        let named = |what: String| MpiError::new(format!("{}: {what}", self.path.display()));
+        let (mut is, mut given, mut rank, mut size, mut byte) = (0, 0, -1, -1, 0);
+        // SAFETY: our own variables, and functions in the order that MPI demands.
+        unsafe {
+            self.succeed("MPI_Initialized", self.functions.initialized(&mut is))?;
+            if is != 0 || *state != State::Opened {
+                return Err(named(
+                    "expected an MPI that this program has not initialized, found that it has: its processes are equal, and none is an agent"
+                        .into(),
+                ));
+            }
+            self.succeed("MPI_Init_thread", self.functions.init(self.numbers.multiple, &mut given))?;
+            *state = State::Initialized;
+            self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors())?;
+            self.succeed("MPI_Comm_rank", self.functions.rank_and_size(&mut rank, &mut size))?;
+            self.succeed("MPI_Type_size", self.functions.size_of_byte(&mut byte))?;
+        }
+        if given < self.numbers.serialized {
+            return Err(named(format!(
+                "expected that several threads may call it (MPI_THREAD_SERIALIZED, {}), found level {given}",
+                self.numbers.serialized
+            )));
+        }
+        match (u32::try_from(rank), u32::try_from(size)) {
+            (Ok(rank), Ok(size)) if rank < size && byte == 1 => Ok((rank, size)),
+            _ => Err(named(format!(
+                "expected the constants of {}, found rank {rank} of {size} and bytes of {byte}",
+                self.family
+            ))),
+        }
+    }
+
+    /// `MPI_Finalize`. No other function is called afterwards.
+    pub(crate) fn finalize(&self) {
+        let mut state = self.state();
+        if std::mem::replace(&mut *state, State::Over) == State::Initialized {
+            // SAFETY: it was initialized, and the state says that it is over.
+            unsafe { self.functions.finalize() };
+        }
+    }
+
+    /// No function is called from here on.
+    pub(crate) fn leave(&self) {
+        *self.state() = State::Over;
+    }
+
+    fn succeed(&self, call: &str, code: c_int) -> Result<(), MpiError> {
+        match code {
+            0 => Ok(()),
+            code => Err(MpiError::new(format!("{}: {call}: {}", self.path.display(), self.text_of(code)))),
+        }
+    }
+
+    fn text_of(&self, code: c_int) -> String {
+        // SAFETY: memory for the longest text.
+        let found = text(|text, length| unsafe { self.functions.error_string(code, text, length) });
+        if found.is_empty() { format!("error {code}") } else { found }
+    }
+
+    /// Calls a function, unless MPI is over.
+    fn call(&self, function: impl FnOnce(&dyn Functions) -> c_int) -> Result<(), String> {
+        let state = self.state();
+        if *state != State::Initialized {
+            return Err("MPI is over in this process".into());
+        }
+        match function(&*self.functions) {
+            0 => Ok(()),
+            code => Err(self.text_of(code)),
+        }
+    }
+
+    /// Begins to send.
+    ///
+    /// # Safety
+    /// The memory stays, and is not written, until the request is complete; for ever if it never is.
+    pub(crate) unsafe fn send(
+        &self,
+        from: *const u8,
+        bytes: usize,
+        to: u32,
+        tag: c_int,
+    ) -> Result<Request, String> {
+        let (bytes, mut request) = (count(bytes)?, Request(std::ptr::null_mut()));
+        // SAFETY: the caller's memory.
+        self.call(|all| unsafe { all.isend(from, bytes, to as c_int, tag, &mut request) })?;
+        Ok(request)
+    }
+
+    /// Begins to receive.
+    ///
+    /// # Safety
+    /// The memory stays, and is not used, until the request is complete; for ever if it never is.
+    pub(crate) unsafe fn receive(
+        &self,
+        into: *mut u8,
+        bytes: usize,
+        from: u32,
+        tag: c_int,
+    ) -> Result<Request, String> {
+        let (bytes, mut request) = (count(bytes)?, Request(std::ptr::null_mut()));
+        // SAFETY: the caller's memory.
+        self.call(|all| unsafe { all.irecv(into, bytes, from as c_int, tag, &mut request) })?;
+        Ok(request)
+    }
+
+    /// True if a request is complete, which must then not be asked again.
+    pub(crate) fn test(&self, request: &mut Request) -> Result<bool, String> {
+        let (mut done, mut status) = (0, Status([0; 16]));
+        // SAFETY: a request that was begun and is not complete, and our own variables.
+        self.call(|all| unsafe { all.test(request, &mut done, &mut status) })?;
+        Ok(done != 0)
+    }
+
+    /// The next message, of one source or of any.
+    pub(crate) fn probe(&self, from: Option<u32>) -> Result<Option<Probed>, String> {
+        let (mut found, mut status, mut bytes) = (0, Status([0; 16]), 0);
+        let source = from.map_or(self.numbers.any_source, |from| from as c_int);
+        self.call(|all| {
+            // SAFETY: our own variables, the status as the first function has left it.
+            unsafe {
+                match all.iprobe(source, self.numbers.any_tag, &mut found, &mut status) {
+                    0 if found != 0 => all.bytes(&status, &mut bytes),
+                    code => code,
+                }
+            }
+        })?;
+        let probed =
+            || Probed { source: status.0[self.numbers.source], tag: status.0[self.numbers.tag], bytes };
+        Ok((found != 0).then(probed))
+    }
+}
+
+impl fmt::Debug for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mpi({:?}, {})", self.path, self.version)
+    }
+}
+
+fn count(bytes: usize) -> Result<c_int, String> {
+    c_int::try_from(bytes).map_err(|_| format!("expected a message of less than 2 GiB, found {bytes} bytes"))
+}
+
+/// A text that a function writes; empty if it fails.
+fn text(write: impl FnOnce(*mut c_char, &mut c_int) -> c_int) -> String {
+    // The longest are versions: 8192 bytes.
+    let (mut text, mut length) = (vec![0 as c_char; 16384], 0);
+    if write(text.as_mut_ptr(), &mut length) != 0 {
+        return String::new();
+    }
+    *text.last_mut().expect("it has bytes") = 0;
+    // SAFETY: it ends with a zero.
+    unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().trim().to_owned()
+}
+
+/// The file that has this address.
+fn file_of(address: *const c_void) -> Option<PathBuf> {
+    // SAFETY: zeros are valid.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: a question for any address; the name it gives lives as long as the library, which is for ever.
+    unsafe {
+        if libc::dladdr(address, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        Some(PathBuf::from(CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()))
+    }
+}

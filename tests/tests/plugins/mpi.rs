@@ -1,0 +1,445 @@
+//! Processes over MPI: every library that the transport knows, and the devices of other processes over it.
+//!
+//! `cargo xtask test` installs the libraries, and names their folder in `FLASH_TEST_MPI`. One that is missing is a
+//! skip.
+
+use crate::ranks::{LONG, has_computed, within};
+use flash_net::{How, NetError, Peer, Progress, Transport};
+use flash_net_mpi::{Family, MPICH_HANDLES, MpiTransport, STANDARD_HANDLES, launched};
+use flash_tests::plugins::{self, Language, built, text_of};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The folders of the libraries.
+const ALL: [&str; 5] = ["open-mpi-4", "open-mpi-5", "mpich-4", "mpich-5", "intel-mpi"];
+
+/// Where one is. `None`: it is missing, and the test is skipped.
+fn installed(test: &str, name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("FLASH_TEST_MPI").map(|all| Path::new(&all).join(name));
+    let folder = folder.filter(|folder| folder.join("bin/mpiexec").is_file());
+    if folder.is_none() {
+        flash_tests::skip(test, &format!("no {name}; cargo xtask test installs it"));
+    }
+    folder
+}
+
+/// Makes a command one of a launcher's, which may run as root and with more processes than processors.
+fn of_launcher(command: &mut Command, folder: &Path) {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command
+        .env("OMPI_MCA_hwloc_base_binding_policy", "none")
+        .env("PRTE_MCA_hwloc_default_binding_policy", "none");
+    if name == "intel-mpi" {
+        command.env("I_MPI_PIN", "0").env("I_MPI_FABRICS", "shm");
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::split_paths(&path);
+    let path = std::env::join_paths([folder.join("bin")].into_iter().chain(path)).unwrap();
+    command.env("PATH", path);
+}
+
+/// A job of this many processes, by the launcher itself.
+fn job(folder: &Path, ranks: usize, program: &Path, arguments: &[&str]) -> Command {
+    let mut command = plugins::program(&folder.join("bin/mpiexec"), "", &["-n", &ranks.to_string()]);
+    of_launcher(&mut command, folder);
+    command.arg(program).args(arguments);
+    command
+}
+
+/// The output of a job that ends within the time; else it is ended.
+fn output(mut command: Command) -> Output {
+    let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = process.id();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let watch = std::thread::spawn(move || {
+        if is_done.recv_timeout(2 * LONG).is_err() {
+            // SAFETY: a signal for a child of this test, which was not waited for.
+            unsafe { libc::kill(id as i32, libc::SIGTERM) };
+        }
+    });
+    let output = process.wait_with_output().unwrap();
+    let _ = done.send(());
+    watch.join().unwrap();
+    output
+}
+
+#[test]
+fn numbers_of_each_family_are_those_of_its_header() {
+    const TEST: &str = "mpi::numbers_of_each_family_are_those_of_its_header";
+    const TEXT: &str = r#"
+        #include <stddef.h>
+        #include <stdio.h>
+        int main(void) {
+            printf("%d %d %d %d %zu %zu %zu", MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_THREAD_SERIALIZED,
+                MPI_THREAD_MULTIPLE, offsetof(MPI_Status, MPI_SOURCE) / sizeof(int),
+                offsetof(MPI_Status, MPI_TAG) / sizeof(int), sizeof(MPI_Status));
+            HANDLES
+            return 0;
+        }"#;
+    const HANDLES: &str = r#"printf(" %zu %zu %zu %zu", (size_t)MPI_COMM_WORLD, (size_t)MPI_BYTE,
+                (size_t)MPI_ERRORS_RETURN, (size_t)MPI_REQUEST_NULL);"#;
+    for (name, header, family) in [
+        ("open-mpi-4", "mpi.h", Family::OpenMpi),
+        ("open-mpi-5", "mpi.h", Family::OpenMpi),
+        ("mpich-4", "mpi.h", Family::Mpich),
+        ("mpich-5", "mpi.h", Family::Mpich),
+        ("mpich-5", "mpi_abi.h", Family::Standard),
+    ] {
+        let Some(folder) = installed(TEST, name) else { continue };
+        let handles: Vec<usize> = match family {
+            // Addresses of symbols, which are looked up.
+            Family::OpenMpi => Vec::new(),
+            Family::Mpich => MPICH_HANDLES.iter().map(|handle| *handle as usize).collect(),
+            Family::Standard => STANDARD_HANDLES.to_vec(),
+        };
+        let text = TEXT.replace("HANDLES", if handles.is_empty() { "" } else { HANDLES });
+        let place = plugins::directory();
+        let program = place.path().join("numbers");
+        let include = format!("-I{}", folder.join("include").display());
+        let text = format!("#include <{header}>\n{text}");
+        plugins::compile(Language::C, &text, &[&include], &program).unwrap();
+        let found = Command::new(&program).output().unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let numbers = family.numbers();
+        let mut expected = format!(
+            "{} {} {} {} {} {} {}",
+            numbers.any_source,
+            numbers.any_tag,
+            numbers.serialized,
+            numbers.multiple,
+            numbers.source,
+            numbers.tag,
+            numbers.status
+        );
+        handles.iter().for_each(|handle| expected += &format!(" {handle}"));
+        assert_eq!(found, expected, "{name}, {header}");
+    }
+}
+
+/// What a process of [`frames_pass_on_every_library`] runs.
+const PROCESS: &str = "FLASH_TEST_MPI_PROCESS";
+
+#[test]
+fn frames_pass_on_every_library() {
+    const TEST: &str = "mpi::frames_pass_on_every_library";
+    if std::env::var_os(PROCESS).is_some() {
+        return pass_frames();
+    }
+    let this = std::env::current_exe().unwrap();
+    for (name, library) in
+        ALL.map(|name| (name, None)).into_iter().chain([("mpich-5", Some("lib/libmpi_abi.so.1"))])
+    {
+        let Some(folder) = installed(TEST, name) else { continue };
+        let mut command = job(&folder, 3, &this, &["--exact", TEST, "--nocapture"]);
+        let library =
+            library.map_or_else(String::new, |library| folder.join(library).to_str().unwrap().to_owned());
+        command.env(PROCESS, library);
+        let output = output(command);
+        let text = text_of(&output);
+        assert!(output.status.success() && text.matches("1 passed").count() == 3, "{name}: {text}");
+    }
+}
+
+/// Bytes of a message, of which long frames are several.
+const PIECE: usize = 100_000;
+
+/// A frame of a length, whose bytes tell it from others.
+fn frame(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 7 + length) as u8).collect()
+}
+
+fn pass_frames() {
+    let library = std::env::var_os(PROCESS).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let launched = launched().expect("a launcher has started this process");
+    let transport = MpiTransport::join_in_pieces(&launched, library.as_deref(), PIECE).unwrap();
+    let me = transport.me();
+    assert_eq!((me, transport.peers()), (Peer(launched.rank), 3));
+    let others: Vec<Peer> = (0..3).map(Peer).filter(|peer| *peer != me).collect();
+
+    // Frames of many lengths to each other process at once, in order; also such of several pieces.
+    let lengths: Vec<usize> =
+        (0..600).map(|i| [0, 1, i, 4096, PIECE, PIECE + 1, 3 * PIECE + i][i % 7]).collect();
+    let next = RefCell::new(HashMap::new());
+    let take = |transport: &dyn Transport| {
+        transport.progress(&mut |from, found| {
+            let mut next = next.borrow_mut();
+            let at: &mut usize = next.entry(from).or_default();
+            assert_eq!(found.len(), lengths[*at], "frame {at} from {from}");
+            assert!(found == frame(found.len()), "frame {at} from {from}");
+            *at += 1;
+        })
+    };
+    for length in &lengths {
+        for other in &others {
+            post(transport, *other, &frame(*length), &mut || drop(take(transport)));
+        }
+    }
+    let all =
+        |next: &HashMap<Peer, usize>| others.iter().all(|other| next.get(other) == Some(&lengths.len()));
+    until(transport, || all(&next.borrow()), &mut || take(transport));
+    assert!(others.iter().all(|other| transport.info(*other).is_some_and(|info| info.pid > 0)));
+
+    // What is too long, and what there is not.
+    assert!(matches!(
+        transport.post(others[0], &vec![0; transport.longest() + 1]),
+        Err(NetError::TooLong { most, .. }) if most == transport.longest()
+    ));
+    assert!(matches!(transport.post(Peer(3), b""), Err(NetError::NoPeer { peers: 3, .. })));
+
+    // Rank 0 takes nothing while 1 posts until it is full; then all come.
+    let mark = b"go on";
+    match me.0 {
+        0 => {
+            let mut frames = 0;
+            let expected = RefCell::new(None);
+            post(transport, Peer(1), mark, &mut || ());
+            std::thread::sleep(Duration::from_millis(200));
+            let mut count = || {
+                transport.progress(&mut |from, found| {
+                    assert_eq!(from, Peer(1));
+                    match found.len() {
+                        8 => *expected.borrow_mut() = Some(u64::from_le_bytes(found.try_into().unwrap())),
+                        _ => frames += 1,
+                    }
+                })
+            };
+            until(transport, || expected.borrow().is_some(), &mut count);
+            assert_eq!(Some(frames), *expected.borrow());
+            assert!(frames < 10_000, "a peer that takes no frames gets any number of them: {frames}");
+        }
+        1 => {
+            let mut goes_on = false;
+            let came = RefCell::new(&mut goes_on);
+            until(transport, || **came.borrow(), &mut || {
+                transport.progress(&mut |_, found| **came.borrow_mut() = found == mark)
+            });
+            let mut sent = 0_u64;
+            while sent < 10_000 && transport.post(Peer(0), b"many").is_ok() {
+                sent += 1;
+            }
+            post(transport, Peer(0), &sent.to_le_bytes(), &mut || ());
+        }
+        _ => {}
+    }
+
+    // A sign of life is given by taking frames.
+    if me == Peer(0) {
+        let heard = transport.heard(Peer(2));
+        transport.ping(Peer(2)).unwrap();
+        until(transport, || transport.heard(Peer(2)) > heard, &mut || transport.progress(&mut |_, _| {}));
+        post(transport, Peer(2), mark, &mut || ());
+    } else if me == Peer(2) {
+        let came = RefCell::new(false);
+        until(transport, || *came.borrow(), &mut || {
+            transport.progress(&mut |_, found| *came.borrow_mut() |= found == mark)
+        });
+    }
+    // 0 leaves last, and sees that the others have left in good order.
+    if me == Peer(0) {
+        for other in &others {
+            until(transport, || transport.lost(*other).is_some(), &mut || transport.progress(&mut |_, _| {}));
+            assert_eq!(transport.lost(*other).unwrap().how, How::Left);
+        }
+    }
+}
+
+fn post(transport: &dyn Transport, to: Peer, frame: &[u8], meanwhile: &mut dyn FnMut()) {
+    let start = Instant::now();
+    loop {
+        let ticket = transport.ticket();
+        match transport.post(to, frame) {
+            Ok(()) => return,
+            Err(NetError::Full { .. }) => {
+                meanwhile();
+                transport.wait(ticket, Some(Instant::now() + Duration::from_millis(20)));
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(start.elapsed() < LONG, "{to} makes no room");
+    }
+}
+
+fn until(transport: &dyn Transport, is_done: impl Fn() -> bool, take: &mut dyn FnMut() -> Progress) {
+    let start = Instant::now();
+    loop {
+        let ticket = transport.ticket();
+        if is_done() {
+            return;
+        }
+        if take() != Progress::Some {
+            transport.wait(ticket, Some(Instant::now() + Duration::from_millis(100)));
+        }
+        assert!(start.elapsed() < LONG, "it has not happened within {LONG:?}");
+    }
+}
+
+#[test]
+fn devices_of_processes_of_mpi_pass_the_suite_of_backends() {
+    const TEST: &str = "mpi::devices_of_processes_of_mpi_pass_the_suite_of_backends";
+    let Some(folder) = installed(TEST, "open-mpi-4") else { return };
+    let test = built().test.to_str().unwrap();
+    for (key, variables) in
+        [("RANK", &[][..]), ("RANK:1/TEST", &[("FLASH_BACKEND_PATH", test), ("FLASH_TEST", "devices=2")])]
+    {
+        let mut command = job(&folder, 2, &built().flash, &["conformance", key, "--check", ""]);
+        command.envs(variables.iter().copied());
+        let output = output(command);
+        let text = text_of(&output);
+        assert!(output.status.success() && text.contains(" 0 failed"), "{key}: {text}");
+    }
+}
+
+/// Three steps of nbody on devices: their ids, and the energies.
+fn energies(mut command: Command, key: &str) -> (Vec<Value>, Value) {
+    command.args(["--runtime", key, "--bodies", "500", "--steps", "3", "--quiet", "--report", "-"]);
+    let output = output(command);
+    let text = text_of(&output);
+    assert!(output.status.success(), "{key}: {text}");
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {text}"));
+    (report["devices"].as_array().unwrap().clone(), report["kinetic_energy"].clone())
+}
+
+#[test]
+fn a_program_has_the_same_bits_over_every_mpi() {
+    const TEST: &str = "mpi::a_program_has_the_same_bits_over_every_mpi";
+    let (_, expected) = energies(plugins::program(&built().nbody, "", &[]), "ALL_CPU");
+    for name in ALL {
+        let Some(folder) = installed(TEST, name) else { continue };
+        // By the launcher itself, and by `flash run`.
+        let (devices, found) = energies(job(&folder, 3, &built().nbody, &[]), "RANK");
+        assert_eq!(devices, ["RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0"], "{name}");
+        assert_eq!(found, expected, "{name}");
+        let nbody = built().nbody.to_str().unwrap();
+        let mut command = plugins::flash("", &["run", "-n", "2", "--mpi", "--", nbody]);
+        of_launcher(&mut command, &folder);
+        let (devices, found) = energies(command, "ALL_CPU,RANK");
+        assert_eq!(devices, ["ALL_CPU:0", "RANK:1/ALL_CPU:0"], "{name}");
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_killed_process_of_mpi_is_an_error_that_names_it_and_the_job_ends() {
+    const TEST: &str = "mpi::a_killed_process_of_mpi_is_an_error_that_names_it_and_the_job_ends";
+    for name in ALL {
+        let Some(folder) = installed(TEST, name) else { continue };
+        let nbody = built().nbody.to_str().unwrap();
+        let arguments = ["--quiet", "--bodies", "500", "--steps", "100000000", "--runtime", "RANK"];
+        let line = [&["run", "-n", "3", "--mpi", "--", nbody][..], &arguments].concat();
+        let mut command = plugins::flash("", &line);
+        of_launcher(&mut command, &folder);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let ranks = within(LONG, || {
+            let found = below(process.id());
+            (found.len() == 3 && found.values().all(|pid| has_computed(*pid))).then_some(found)
+        });
+        let lost = ranks[&2];
+        // SAFETY: a signal for a process that this test has started.
+        assert_eq!(unsafe { libc::kill(lost as i32, libc::SIGKILL) }, 0);
+        within(LONG, || process.try_wait().unwrap());
+        let output = process.wait_with_output().unwrap();
+        let text = text_of(&output);
+        assert!(!output.status.success(), "{name}: {text}");
+        for expected in ["rank 2", &format!("process {lost}"), "host"] {
+            assert!(text.contains(expected), "{name}: {expected}: {text}");
+        }
+        within(LONG, || ranks.values().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()).then_some(()));
+    }
+}
+
+/// The processes of a job that a process has started, by rank.
+fn below(process: u32) -> HashMap<u32, u32> {
+    let mut found = HashMap::new();
+    let mut all = vec![process];
+    while let Some(pid) = all.pop() {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        all.extend(
+            children
+                .flat_map(|text| text.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<u32>>()),
+        );
+        let is_it = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|file| file.ends_with("nbody"));
+        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let rank = variables.split(|byte| *byte == 0).find_map(|variable| {
+            let variable = std::str::from_utf8(variable).ok()?;
+            let rank =
+                ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="].iter().find_map(|name| variable.strip_prefix(name));
+            rank?.parse().ok()
+        });
+        if let (true, Some(rank)) = (is_it, rank) {
+            found.insert(rank, pid);
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_wrong_with_mpi_is_said() {
+    const TEST: &str = "mpi::what_is_wrong_with_mpi_is_said";
+    let place = plugins::directory();
+    let hosts = place.path().join("hosts");
+    let file = hosts.to_str().unwrap();
+    let run = |folder: Option<&Path>, arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = plugins::flash("", arguments);
+        match folder {
+            Some(folder) => of_launcher(&mut command, folder),
+            None => drop(command.env("PATH", place.path())),
+        }
+        let output = output({
+            command.envs(variables.iter().copied());
+            command
+        });
+        (output.status.success(), text_of(&output))
+    };
+    // No MPI on the path: what to install.
+    fs::write(&hosts, "localhost 2\n").unwrap();
+    for flags in [&["--mpi"][..], &["--hosts", file]] {
+        let (ok, text) = run(None, &[&["run", "-n", "2"][..], flags, &["--", "true"]].concat(), &[]);
+        assert!(!ok && text.contains("openmpi-bin") && text.contains("--local"), "{text}");
+    }
+    let (_, text) = run(None, &["doctor"], &[]);
+    assert!(text.contains("MPI") && text.contains("found none"), "{text}");
+    let Some(folder) = installed(TEST, "mpich-4") else { return };
+    for (content, expected) in [
+        ("node1 2\nnode2 none\n", ":2:7: expected a number of processes from 1 to 65536, found `none`"),
+        ("localhost 1\n", "expected hosts for 2 processes, found hosts that take 1"),
+    ] {
+        fs::write(&hosts, content).unwrap();
+        let (ok, text) = run(Some(&folder), &["run", "-n", "2", "--hosts", file, "--", "true"], &[]);
+        assert!(!ok && text.contains(expected) && text.contains(file), "{text}");
+    }
+    fs::write(&hosts, "localhost 2\n").unwrap();
+    let (ok, text) = run(Some(&folder), &["run", "-n", "2", "--hosts", file, "--", "true"], &[]);
+    assert!(ok, "{text}");
+    let (_, text) = run(Some(&folder), &["doctor"], &[]);
+    for expected in ["MPICH 4", "-disable-auto-cleanup", "libmpi.so.12"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    // A library that is not the launcher's; one that is none.
+    let nbody = &built().nbody;
+    for (library, expected) in [
+        (
+            installed(TEST, "open-mpi-4").map(|other| other.join("lib/libmpi.so.40")),
+            "this library is not the launcher's",
+        ),
+        (Some(built().test.clone()), "found no MPI_Init_thread"),
+        (Some("/no/such/library".into()), "/no/such/library"),
+    ] {
+        let Some(library) = library else { continue };
+        let mut command = job(&folder, 2, nbody, &["--quiet", "--bodies", "10", "--runtime", "RANK"]);
+        command.env("FLASH_MPI_LIB", &library);
+        let output = output(command);
+        let text = text_of(&output);
+        assert!(!output.status.success() && text.contains(expected), "{}: {text}", library.display());
+    }
+}
