@@ -79,8 +79,8 @@ pub fn serve(question: &Question) -> Result<()> {
 
 /// This program.
 fn this() -> Result<Command> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("flash").stdin(Stdio::null());
+    let mut command = Command::new(std::env::current_exe().context("where this program is")?);
+    command.stdin(Stdio::null());
     Ok(command)
 }
 

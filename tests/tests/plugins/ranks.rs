@@ -350,9 +350,8 @@ impl Running {
 
     /// How it ends, within the time.
     fn end(mut self) -> Output {
-        let mut process = self.process.take().unwrap();
-        within(LONG, || process.try_wait().unwrap());
-        process.wait_with_output().unwrap()
+        within(LONG, || self.process.as_mut().unwrap().try_wait().unwrap());
+        self.process.take().unwrap().wait_with_output().unwrap()
     }
 }
 

@@ -175,7 +175,9 @@ impl Controller {
         let (sender, started) = mpsc::channel();
         self.starter.run(Box::new(move || {
             let mut arguments = std::env::args_os();
-            let mut command = Command::new("/proc/self/exe");
+            // By its name, as long as it is there.
+            let own = std::env::current_exe().ok().filter(|file| file.exists());
+            let mut command = Command::new(own.unwrap_or_else(|| "/proc/self/exe".into()));
             if let Some(name) = arguments.next() {
                 command.arg0(name);
             }
