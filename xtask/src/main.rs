@@ -6,7 +6,7 @@
 //! - `env` and `run` make the OpenCL devices that `setup` installs visible (`opencl.rs`).
 //! - `check-cuda` compiles every CUDA kernel (`cuda.rs`).
 //! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
-//! - `soak` runs random graphs and tasks against models (`soak.rs`).
+//! - `soak` runs random graphs, tasks and launches against models (`soak.rs`).
 //! - `gpu` tests and measures the CUDA backend where there is a GPU (`gpu/`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!

@@ -1,4 +1,4 @@
-//! Runs random graphs or tasks against models, for as long as one likes: `flash-soak` makes them.
+//! Runs random graphs, tasks or launches against models, for as long as one likes: `flash-soak` makes them.
 
 use anyhow::{Context, Result};
 use std::process::{Command, ExitCode};
@@ -8,7 +8,7 @@ use crate::root;
 /// What to run.
 #[derive(clap::Args)]
 pub struct Options {
-    /// `graphs` or `tasks`
+    /// `graphs`, `tasks` or `ranks`
     what: String,
     /// For how many minutes (default: 10)
     #[arg(long, value_name = "M")]

@@ -1,4 +1,4 @@
-//! Runs random graphs or tasks until a time is over, and tells the seed of the first that fails.
+//! Runs random graphs, tasks or launches until a time is over, and tells the seed of the first that fails.
 
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How often progress is told.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Random graphs or tasks against models. The first failure ends it, with the seed that makes it again.
+/// Random graphs, tasks or launches against models. The first failure ends it, with the seed that makes it again.
 #[derive(Parser)]
 #[command(name = "flash-soak")]
 struct Arguments {
@@ -36,6 +36,8 @@ enum What {
     Graphs,
     /// Graphs of tasks from accesses, trees of tasks, cancelled scopes and panics
     Tasks,
+    /// Launches on agents whose processes are killed or stopped
+    Ranks,
 }
 
 impl What {
@@ -43,11 +45,15 @@ impl What {
         match self {
             What::Graphs => "graphs",
             What::Tasks => "tasks",
+            What::Ranks => "ranks",
         }
     }
 }
 
 fn main() -> ExitCode {
+    if flash_soak::ranks::is_child() {
+        return ExitCode::SUCCESS;
+    }
     match soak(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -68,6 +74,7 @@ fn soak(arguments: &Arguments) -> Result<()> {
     let check = match what {
         What::Graphs => flash_soak::graphs::check,
         What::Tasks => flash_soak::tasks::check,
+        What::Ranks => |seed| flash_soak::ranks::check(seed, &[]),
     };
     let start = Instant::now();
     let time = Duration::from_secs_f64(60.0 * minutes);
