@@ -9,6 +9,7 @@
 //! elements between the memories of `device`. `block` places an array on the host; how much memory of the
 //! host arrays take is limited by `host_budget`.
 
+mod any;
 pub(crate) mod block;
 pub(crate) mod coherence;
 pub(crate) mod device;
@@ -30,6 +31,7 @@ mod tests;
 pub(crate) mod transfer;
 
 pub(crate) use guard::PATIENCE;
+pub use any::{AnyMemory, AnyReadGuard, AnyType, AnyWriteGuard};
 #[cfg(feature = "recordings")]
 pub(crate) use guard::{ByteGuard, contents};
 pub use guard::{ReadGuard, WriteGuard};

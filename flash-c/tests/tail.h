@@ -1,0 +1,89 @@
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Arguments: numbers, all or a range of a memory, and values of any type. `type_name` and `bytes` are
+// read when the value is used.
+
+#define FLASH_DEFINE_(name, type, member, KIND)        \
+    static inline flash_value flash_as_##name(type x)  \
+    {                                                  \
+        flash_value value;                             \
+        memset(&value, 0, sizeof value);               \
+        value.kind = KIND;                             \
+        value.number.member = x;                       \
+        return value;                                  \
+    }
+FLASH_DEFINE_(i8, int8_t, i8, FLASH_VALUE_I8)
+FLASH_DEFINE_(i16, int16_t, i16, FLASH_VALUE_I16)
+FLASH_DEFINE_(i32, int32_t, i32, FLASH_VALUE_I32)
+FLASH_DEFINE_(i64, int64_t, i64, FLASH_VALUE_I64)
+FLASH_DEFINE_(u8, uint8_t, u8, FLASH_VALUE_U8)
+FLASH_DEFINE_(u16, uint16_t, u16, FLASH_VALUE_U16)
+FLASH_DEFINE_(u32, uint32_t, u32, FLASH_VALUE_U32)
+FLASH_DEFINE_(u64, uint64_t, u64, FLASH_VALUE_U64)
+FLASH_DEFINE_(usize, size_t, u64, FLASH_VALUE_USIZE)
+FLASH_DEFINE_(f32, float, f32, FLASH_VALUE_F32)
+FLASH_DEFINE_(f64, double, f64, FLASH_VALUE_F64)
+FLASH_DEFINE_(array, const flash_memory *, memory, FLASH_VALUE_MEMORY)
+#undef FLASH_DEFINE_
+
+// The elements from `begin` to before `end`.
+static inline flash_value flash_as_range(const flash_memory *memory, uint64_t begin, uint64_t end)
+{
+    flash_value value = flash_as_array(memory);
+    value.kind = FLASH_VALUE_RANGE;
+    value.begin = begin;
+    value.end = end;
+    return value;
+}
+
+// A value of the type of this name, as many bytes as that has.
+static inline flash_value flash_as_value(const char *type_name, const void *bytes)
+{
+    flash_value value;
+    memset(&value, 0, sizeof value);
+    value.kind = FLASH_VALUE_BYTES;
+    value.number.bytes = bytes;
+    value.type_name = type_name;
+    return value;
+}
+
+// Dimensions: `count` values from 0.
+static inline flash_dimension flash_count(uint64_t count)
+{
+    flash_dimension dimension;
+    dimension.start = 0;
+    dimension.step = 1;
+    dimension.count = count;
+    dimension.values = NULL;
+    return dimension;
+}
+
+// `count` values from `start`, `step` apart.
+static inline flash_dimension flash_range(uint64_t start, int64_t step, uint64_t count)
+{
+    flash_dimension dimension = flash_count(count);
+    dimension.start = start;
+    dimension.step = step;
+    return dimension;
+}
+
+// These values, in this order. They are read when the dimension is used.
+static inline flash_dimension flash_list(const uint64_t *values, uint64_t count)
+{
+    flash_dimension dimension = flash_count(count);
+    dimension.values = values;
+    return dimension;
+}
+
+#ifdef __cplusplus
+} // extern "C"
+#else
+// Two arguments of a call each: a list, and its length.
+#define FLASH_VALUES(...) \
+    (const flash_value[]){__VA_ARGS__}, sizeof((const flash_value[]){__VA_ARGS__}) / sizeof(flash_value)
+#define FLASH_DIMENSIONS(...)                 \
+    (const flash_dimension[]){__VA_ARGS__},   \
+        sizeof((const flash_dimension[]){__VA_ARGS__}) / sizeof(flash_dimension)
+#endif

@@ -1,0 +1,274 @@
+//! A kernel by name on one runtime, for programs that have its arguments as values, such as those in C.
+//!
+//! What a name costs is paid once: a bound kernel has the types of its arguments as addresses, and the plan of
+//! each of its descriptors. A launch compares addresses, and no names.
+
+use super::api::RuntimeObj;
+use super::dynamic::{Chosen, Given, Kernel};
+use super::plan::Plan;
+use super::state::Runtime;
+use super::submission::{Submission, sealed};
+use super::submissions::SubmissionList;
+use crate::error::Error;
+use crate::kernel::ArgumentWriter;
+use crate::kernel::views::Array;
+use crate::memory::{AnyMemory, AnyType};
+use flash_types::descriptor::{KernelDescriptor, View};
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// An argument as a value.
+#[derive(Clone, Debug)]
+pub enum AnyArgument<'a> {
+    /// A scalar: its type, and its bytes.
+    Scalar(AnyType, &'a [u8]),
+    /// All of a memory.
+    Memory(&'a AnyMemory),
+    /// A range of the elements of a memory, which has no shape.
+    Range(&'a AnyMemory, Range<usize>),
+}
+
+/// A kernel by name on one runtime.
+///
+/// # Examples
+/// ```
+/// use flash_core::{Error, RuntimeObj, descriptor::ElementType};
+/// use flash_core::memory::{AnyMemory, AnyType};
+/// use flash_core::runtime::AnyArgument;
+/// # fn example(rt: &RuntimeObj) -> Result<(), Error> {
+/// let saxpy = rt.bind("saxpy")?;
+/// let float = AnyType::new(&ElementType::of::<f32>())?;
+/// let (x, y) = (AnyMemory::zeroed(float, &[100])?, AnyMemory::zeroed(float, &[100])?);
+/// let two = 2f32.to_ne_bytes();
+/// let arguments = [AnyArgument::Scalar(float, &two), AnyArgument::Memory(&x), AnyArgument::Memory(&y)];
+/// rt.submit(saxpy.args(&arguments)?).exec([100])?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct BoundKernel {
+    runtime: RuntimeObj,
+    kernel: Kernel,
+    /// One per descriptor of the kernel.
+    variants: Vec<Variant>,
+    /// The variant that fitted last.
+    last: AtomicUsize,
+}
+
+struct Variant {
+    arguments: SmallVec<[Expected; 8]>,
+    /// Its plan on the runtime, which lives as long as that; NULL: not made, or failed.
+    plan: AtomicPtr<Plan>,
+}
+
+struct Expected {
+    element: AnyType,
+    scalar: bool,
+}
+
+/// A bound kernel with its arguments, which fit.
+pub struct BoundArguments<'v> {
+    kernel: &'v BoundKernel,
+    chosen: Chosen,
+    arguments: &'v [AnyArgument<'v>],
+}
+
+/// The same for pipelines that outlive the arguments: it shares the memories.
+pub struct SharedArguments<'v>(BoundArguments<'v>);
+
+impl RuntimeObj {
+    /// A kernel by name on this runtime, for arguments that are values.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`] lists the available names.
+    pub fn bind(&self, name: &str) -> Result<BoundKernel, Error> {
+        let kernel = self.kernel(name)?;
+        let variants = kernel.descriptors().iter().map(Variant::new).collect::<Result<_, Error>>()?;
+        Ok(BoundKernel { runtime: self.clone(), kernel, variants, last: AtomicUsize::new(0) })
+    }
+}
+
+impl Variant {
+    fn new(descriptor: &KernelDescriptor) -> Result<Variant, Error> {
+        let expected = descriptor.arguments.iter().map(|argument| {
+            Ok(Expected { element: AnyType::new(&argument.element)?, scalar: argument.view == View::Scalar })
+        });
+        Ok(Variant { arguments: expected.collect::<Result<_, Error>>()?, plan: AtomicPtr::new(null_mut()) })
+    }
+
+    #[inline]
+    fn fits(&self, arguments: &[AnyArgument<'_>]) -> bool {
+        self.arguments.len() == arguments.len()
+            && self.arguments.iter().zip(arguments).all(|(want, have)| {
+                have.is_scalar() == want.scalar && have.element().agrees(want.element)
+            })
+    }
+}
+
+impl AnyArgument<'_> {
+    #[inline]
+    fn element(&self) -> AnyType {
+        match self {
+            AnyArgument::Scalar(element, _) => *element,
+            AnyArgument::Memory(memory) | AnyArgument::Range(memory, _) => memory.element(),
+        }
+    }
+
+    #[inline]
+    fn is_scalar(&self) -> bool {
+        matches!(self, AnyArgument::Scalar(..))
+    }
+}
+
+impl BoundKernel {
+    /// The runtime that it was bound on.
+    pub fn runtime(&self) -> &RuntimeObj {
+        &self.runtime
+    }
+
+    /// Its descriptors, one per set of element types.
+    pub fn descriptors(&self) -> &[KernelDescriptor] {
+        self.kernel.descriptors()
+    }
+
+    /// The kernel with its arguments, whose types choose the descriptor, as [`Kernel::args`] does.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] names the argument, what was expected and what was found; [`Error::Range`] for a
+    /// range that leaves its memory.
+    #[inline]
+    pub fn args<'v>(&'v self, arguments: &'v [AnyArgument<'v>]) -> Result<BoundArguments<'v>, Error> {
+        let mut ranges = arguments.iter().filter_map(|argument| match argument {
+            AnyArgument::Range(memory, range) => Some((memory, range)),
+            _ => None,
+        });
+        ranges.try_for_each(|(memory, range)| memory.check(range))?;
+        let sized = |argument: &AnyArgument<'_>| match argument {
+            AnyArgument::Scalar(element, bytes) => bytes.len() == element.size,
+            _ => true,
+        };
+        if let Some(at) = arguments.iter().position(|argument| !sized(argument)) {
+            return Err(self.wrong_size(at, &arguments[at]));
+        }
+        let last = self.last.load(Ordering::Relaxed);
+        let chosen = match self.variants.get(last).is_some_and(|variant| variant.fits(arguments)) {
+            true => Chosen::Variant(last),
+            false => self.choose(arguments)?,
+        };
+        Ok(BoundArguments { kernel: self, chosen, arguments })
+    }
+
+    #[cold]
+    fn wrong_size(&self, at: usize, argument: &AnyArgument<'_>) -> Error {
+        let found = match argument {
+            AnyArgument::Scalar(_, bytes) => bytes.len(),
+            _ => 0,
+        };
+        let text = format!("expected the bytes of a scalar of type {}, found {found} bytes", *argument.element());
+        Error::argument(self.kernel.name(), format!("number {at}"), text)
+    }
+
+    #[cold]
+    fn choose(&self, arguments: &[AnyArgument<'_>]) -> Result<Chosen, Error> {
+        let types: Vec<AnyType> = arguments.iter().map(AnyArgument::element).collect();
+        let given = arguments.iter().zip(&types);
+        let given: Vec<Given<'_>> = given
+            .map(|(argument, element)| Given { element, scalar: argument.is_scalar(), writable: true })
+            .collect();
+        let chosen = self.kernel.choose(&given)?;
+        if let Chosen::Variant(index) = chosen {
+            self.last.store(index, Ordering::Relaxed);
+        }
+        Ok(chosen)
+    }
+
+    /// The plan of a variant on a runtime, which lives as long as the runtime.
+    #[inline]
+    fn plan<'r>(&self, chosen: &Chosen, runtime: &'r Runtime) -> &'r Plan {
+        let index = match chosen {
+            Chosen::Variant(index) if std::ptr::eq(runtime, Arc::as_ptr(&self.runtime.inner)) => *index,
+            Chosen::Variant(index) => return runtime.plan_named(&self.descriptors()[*index]),
+            Chosen::Widened(descriptor) => return runtime.plan_named(descriptor),
+        };
+        let known = &self.variants[index].plan;
+        // SAFETY: a plan of this runtime's table, which neither moves nor goes as long as the runtime.
+        if let Some(plan) = unsafe { known.load(Ordering::Acquire).as_ref() } {
+            return plan;
+        }
+        let plan = runtime.plan_named(&self.descriptors()[index]);
+        // One that failed may be made anew.
+        if plan.target().is_ok() || plan.movement.is_some() {
+            known.store(std::ptr::from_ref(plan).cast_mut(), Ordering::Release);
+        }
+        plan
+    }
+}
+
+impl<'v> BoundArguments<'v> {
+    /// For a pipeline that outlives these arguments: it shares the memories.
+    pub fn shared(self) -> SharedArguments<'v> {
+        SharedArguments(self)
+    }
+
+    #[inline]
+    fn write(&self, list: &mut SubmissionList, runtime: &Runtime, share: bool) {
+        let plan = self.kernel.plan(&self.chosen, runtime);
+        list.begin(plan);
+        let mut to = list.write();
+        for argument in self.arguments {
+            let (memory, range) = match argument {
+                AnyArgument::Scalar(_, bytes) => {
+                    // Almost all have one of these sizes, which are copied without a call.
+                    match (<&[u8; 4]>::try_from(*bytes), <&[u8; 8]>::try_from(*bytes)) {
+                        (Ok(four), _) => to.scalar_bytes(four),
+                        (_, Ok(eight)) => to.scalar_bytes(eight),
+                        _ => to.scalar_bytes(bytes),
+                    }
+                    continue;
+                }
+                AnyArgument::Memory(memory) => (memory, None),
+                AnyArgument::Range(memory, range) => (memory, Some(range.clone())),
+            };
+            let header = memory.header();
+            let mut array = Array::of_header(header, range, memory.element().size);
+            array.owner = share.then(|| header.clone());
+            to.array(&mut array);
+        }
+        to.done();
+        if plan.movement.is_some() {
+            list.prove_again();
+        }
+    }
+}
+
+impl sealed::Sealed for BoundArguments<'_> {}
+impl sealed::Sealed for SharedArguments<'_> {}
+
+impl<'v> Submission<'v> for BoundArguments<'v> {
+    #[inline]
+    #[allow(private_interfaces)]
+    fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
+        self.write(list, runtime, false);
+    }
+
+    #[inline]
+    fn recorded(self) {}
+}
+
+impl Submission<'static> for SharedArguments<'_> {
+    #[allow(private_interfaces)]
+    fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
+        self.0.write(list, runtime, true);
+    }
+
+    fn recorded(self) {}
+}
+
+impl fmt::Debug for BoundKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BoundKernel({} on {:?})", self.kernel.name(), self.runtime)
+    }
+}
