@@ -103,14 +103,14 @@ fn options_are_those_of_one_submission_or_of_a_runtime() {
     let rt = Runtime::open("ALL_CPU");
     let (faulty, saxpy, pipeline) = (rt.kernel("tests.faulty"), rt.kernel("tests.saxpy"), rt.pipeline());
     let to = zeroed("u64", &[4]);
-    let named = Some(r#"{"Implementation": {"named": "Panics"}}"#);
+    let named = Some(r#"{"Implementation": {"named": "panics"}}"#);
     ok(submit(pipeline, faulty, &[u64(9), array(to)], &[count(4)], named));
     ok(unsafe { flash_pipeline_exec(pipeline) });
     assert_eq!(contents::<u64>(to), [1, 2, 3, 4]);
 
     let other = Some(r#"{"Implementation": {"named": "Other"}}"#);
     ok(submit(pipeline, faulty, &[u64(9), array(to)], &[count(4)], other));
-    fails(unsafe { flash_pipeline_exec(pipeline) }, STATUS_IMPLEMENTATION, &["tests.faulty", "Panics"]);
+    fails(unsafe { flash_pipeline_exec(pipeline) }, STATUS_IMPLEMENTATION, &["tests.faulty", "panics"]);
 
     let mut with = null_mut();
     let devices = text(r#"{"Devices": "ALL_CPU:0", "Priority": 3}"#);

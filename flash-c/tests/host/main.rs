@@ -29,25 +29,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// y += a x.
 #[derive(KernelDefinition)]
 #[kernel(name = "tests.saxpy", dims(i), part_by(i))]
-struct Saxpy<'a, T: Number> {
+struct Saxpy<'a, T: Real> {
     a: T,
     x: Item<'a, Read<T>>,
     y: Item<'a, ReadWrite<T>>,
 }
 
 /// Types of numbers that the kernel takes.
-trait Number: Element + std::ops::Mul<Output = Self> + std::ops::AddAssign {}
-impl Number for f32 {}
-impl Number for f64 {}
+trait Real: Element + std::ops::Mul<Output = Self> + std::ops::AddAssign {}
+impl Real for f32 {}
+impl Real for f64 {}
 
 struct OfRows;
 
 #[kernel(for(f32, f64))]
-impl<T: Number> CpuItem<Saxpy<'_, T>> for OfRows {
+impl<T: Real> CpuItem<Saxpy<'_, T>> for OfRows {
     fn item(_: Index<1>, k: SaxpyItem<'_, T>) {
-        let mut y = k.y.get();
-        y += k.a * k.x.get();
-        k.y.set(y);
+        *k.y += k.a * *k.x;
     }
 }
 
@@ -63,9 +61,9 @@ struct Panics;
 
 #[kernel]
 impl CpuItem<Faulty<'_>> for Panics {
-    fn item([i]: Index<1>, k: FaultyItem<'_>) {
-        assert!(i != k.fault, "item {i} is at fault");
-        k.to.set(i + 1);
+    fn item(i: Index<1>, k: FaultyItem<'_>) {
+        assert!(i[0] as u64 != k.fault, "item {} is at fault", i[0]);
+        k.to.set(i[0] as u64 + 1);
     }
 }
 
@@ -83,12 +81,12 @@ struct Waits;
 
 #[kernel]
 impl CpuItem<Gate<'_>> for Waits {
-    fn item([i]: Index<1>, k: GateItem<'_>) {
+    fn item(i: Index<1>, k: GateItem<'_>) {
         let _ = GATE.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
         while GATE.load(Ordering::SeqCst) != 2 {
             std::thread::yield_now();
         }
-        k.to.set(i);
+        k.to.set(i[0] as u64);
     }
 }
 
@@ -113,8 +111,8 @@ struct Shifts;
 
 #[kernel]
 impl CpuItem<Shift<'_>> for Shifts {
-    fn item([i]: Index<1>, k: ShiftItem<'_>) {
-        k.to.set(k.from[i as usize].map(|x| x + k.by.x * k.by.times as f32));
+    fn item(i: Index<1>, k: ShiftItem<'_>) {
+        k.to.set(k.from[i[0]].map(|x| x + k.by.x * k.by.times as f32));
     }
 }
 
