@@ -115,48 +115,46 @@
 // Anything else; the text says what.
 #define FLASH_STATUS_OTHER 25
 
-// `flash_value.kind`: `number.i8`.
+// `flash_value.kind`: a number of C's type `int8_t`.
 #define FLASH_VALUE_I8 0
 
-// `flash_value.kind`: `number.i16`.
+// `flash_value.kind`: a number of C's type `int16_t`.
 #define FLASH_VALUE_I16 1
 
-// `flash_value.kind`: `number.i32`.
+// `flash_value.kind`: a number of C's type `int32_t`.
 #define FLASH_VALUE_I32 2
 
-// `flash_value.kind`: `number.i64`.
+// `flash_value.kind`: a number of C's type `int64_t`.
 #define FLASH_VALUE_I64 3
 
-// `flash_value.kind`: `number.u8`.
+// `flash_value.kind`: a number of C's type `uint8_t`.
 #define FLASH_VALUE_U8 4
 
-// `flash_value.kind`: `number.u16`.
+// `flash_value.kind`: a number of C's type `uint16_t`.
 #define FLASH_VALUE_U16 5
 
-// `flash_value.kind`: `number.u32`.
+// `flash_value.kind`: a number of C's type `uint32_t`.
 #define FLASH_VALUE_U32 6
 
-// `flash_value.kind`: `number.u64`.
+// `flash_value.kind`: a number of C's type `uint64_t`.
 #define FLASH_VALUE_U64 7
 
-// `flash_value.kind`: `usize`, in `number.u64`.
+// `flash_value.kind`: a number of C's type `size_t`.
 #define FLASH_VALUE_USIZE 8
 
-// `flash_value.kind`: `number.f32`.
+// `flash_value.kind`: a number of C's type `float`.
 #define FLASH_VALUE_F32 9
 
-// `flash_value.kind`: `number.f64`.
+// `flash_value.kind`: a number of C's type `double`.
 #define FLASH_VALUE_F64 10
 
-// `flash_value.kind`: a value of any type: its bytes at `number.bytes`, its type's name in
-// `flash_value.type_name`.
+// `flash_value.kind`: a value of any type, by its name and bytes.
 #define FLASH_VALUE_BYTES 16
 
-// `flash_value.kind`: all of the memory `number.memory`.
+// `flash_value.kind`: all of a memory.
 #define FLASH_VALUE_MEMORY 17
 
-// `flash_value.kind`: the elements from `flash_value.begin` to before `flash_value.end` of the memory
-// `number.memory`. They have no shape.
+// `flash_value.kind`: a range of a memory's elements, which has no shape.
 #define FLASH_VALUE_RANGE 18
 
 // An array that launches read and write. Any thread may use it, several at once.
@@ -209,42 +207,16 @@ typedef struct flash_memory_report {
   const uint64_t *shape;
 } flash_memory_report;
 
-// A number, or where a value is.
-typedef union flash_number {
-  // An integer of 8 bits, signed.
-  int8_t i8;
-  // An integer of 16 bits, signed.
-  int16_t i16;
-  // An integer of 32 bits, signed.
-  int32_t i32;
-  // An integer of 64 bits, signed.
-  int64_t i64;
-  // An integer of 8 bits, unsigned.
-  uint8_t u8;
-  // An integer of 16 bits, unsigned.
-  uint16_t u16;
-  // An integer of 32 bits, unsigned.
-  uint32_t u32;
-  // An integer of 64 bits, unsigned, and `size_t`.
-  uint64_t u64;
-  // A number of single precision.
-  float f32;
-  // A number of double precision.
-  double f64;
-  // A memory's handle.
-  const struct flash_memory *memory;
-  // The bytes of a value.
-  const void *bytes;
-} flash_number;
-
 // An argument of a kernel. Made by `flash_as_f32(..)`, `flash_as_array(..)` and their like.
 typedef struct flash_value {
-  // `VALUE_*`: which member of `number` counts.
+  // `VALUE_*`: what it is.
   uint32_t kind;
   // 0.
   uint32_t reserved;
-  // The number, or where the value is.
-  union flash_number number;
+  // Of a number: its bits, the least significant ones of these.
+  uint64_t bits;
+  // Of a memory or a range of it: the memory's handle. Of `VALUE_BYTES`: the bytes, as many as the type has.
+  const void *pointer;
   // Of `VALUE_BYTES`: the type's name, as in `flash_memory_create`.
   const char *type_name;
   // Of `VALUE_RANGE`: the first element.
@@ -573,28 +545,48 @@ extern "C" {
 // Arguments: numbers, all or a range of a memory, and values of any type. `type_name` and `bytes` are
 // read when the value is used.
 
-#define FLASH_DEFINE_(name, type, member, KIND)        \
-    static inline flash_value flash_as_##name(type x)  \
-    {                                                  \
-        flash_value value;                             \
-        memset(&value, 0, sizeof value);               \
-        value.kind = KIND;                             \
-        value.number.member = x;                       \
-        return value;                                  \
+// In C and C++ alike, and so that a compiler keeps them in registers.
+static inline flash_value flash_value_of_(uint32_t kind, uint64_t bits, const void *pointer)
+{
+    flash_value value = {kind, 0, bits, pointer, NULL, 0, 0};
+    return value;
+}
+
+#define FLASH_DEFINE_(name, type, KIND)               \
+    static inline flash_value flash_as_##name(type x) \
+    {                                                 \
+        return flash_value_of_(KIND, (uint64_t)x, NULL); \
     }
-FLASH_DEFINE_(i8, int8_t, i8, FLASH_VALUE_I8)
-FLASH_DEFINE_(i16, int16_t, i16, FLASH_VALUE_I16)
-FLASH_DEFINE_(i32, int32_t, i32, FLASH_VALUE_I32)
-FLASH_DEFINE_(i64, int64_t, i64, FLASH_VALUE_I64)
-FLASH_DEFINE_(u8, uint8_t, u8, FLASH_VALUE_U8)
-FLASH_DEFINE_(u16, uint16_t, u16, FLASH_VALUE_U16)
-FLASH_DEFINE_(u32, uint32_t, u32, FLASH_VALUE_U32)
-FLASH_DEFINE_(u64, uint64_t, u64, FLASH_VALUE_U64)
-FLASH_DEFINE_(usize, size_t, u64, FLASH_VALUE_USIZE)
-FLASH_DEFINE_(f32, float, f32, FLASH_VALUE_F32)
-FLASH_DEFINE_(f64, double, f64, FLASH_VALUE_F64)
-FLASH_DEFINE_(array, const flash_memory *, memory, FLASH_VALUE_MEMORY)
+FLASH_DEFINE_(i8, int8_t, FLASH_VALUE_I8)
+FLASH_DEFINE_(i16, int16_t, FLASH_VALUE_I16)
+FLASH_DEFINE_(i32, int32_t, FLASH_VALUE_I32)
+FLASH_DEFINE_(i64, int64_t, FLASH_VALUE_I64)
+FLASH_DEFINE_(u8, uint8_t, FLASH_VALUE_U8)
+FLASH_DEFINE_(u16, uint16_t, FLASH_VALUE_U16)
+FLASH_DEFINE_(u32, uint32_t, FLASH_VALUE_U32)
+FLASH_DEFINE_(u64, uint64_t, FLASH_VALUE_U64)
+FLASH_DEFINE_(usize, size_t, FLASH_VALUE_USIZE)
 #undef FLASH_DEFINE_
+
+static inline flash_value flash_as_f32(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return flash_value_of_(FLASH_VALUE_F32, bits, NULL);
+}
+
+static inline flash_value flash_as_f64(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return flash_value_of_(FLASH_VALUE_F64, bits, NULL);
+}
+
+// All of a memory.
+static inline flash_value flash_as_array(const flash_memory *memory)
+{
+    return flash_value_of_(FLASH_VALUE_MEMORY, 0, memory);
+}
 
 // The elements from `begin` to before `end`.
 static inline flash_value flash_as_range(const flash_memory *memory, uint64_t begin, uint64_t end)
@@ -609,10 +601,7 @@ static inline flash_value flash_as_range(const flash_memory *memory, uint64_t be
 // A value of the type of this name, as many bytes as that has.
 static inline flash_value flash_as_value(const char *type_name, const void *bytes)
 {
-    flash_value value;
-    memset(&value, 0, sizeof value);
-    value.kind = FLASH_VALUE_BYTES;
-    value.number.bytes = bytes;
+    flash_value value = flash_value_of_(FLASH_VALUE_BYTES, 0, bytes);
     value.type_name = type_name;
     return value;
 }

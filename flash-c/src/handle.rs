@@ -118,6 +118,17 @@ pub unsafe fn get<'a, T: Kind, H>(handle: *const H) -> Result<&'a T, Failure> {
     Ok(unsafe { (*(*slot).value.get()).assume_init_ref() })
 }
 
+/// The value of a handle that [`get`] has accepted.
+///
+/// # Safety
+/// It has not been freed since.
+#[inline(always)]
+pub unsafe fn known<'a, T: Kind, H>(handle: *const H) -> &'a T {
+    let slot: *const Slot<T> = handle.cast();
+    // SAFETY: the caller vouches.
+    unsafe { (*(*slot).value.get()).assume_init_ref() }
+}
+
 /// Takes the value out of a handle, which is freed. `None`: it is NULL.
 ///
 /// # Safety

@@ -1,12 +1,11 @@
 //! Kernels by name, and single launches of them.
 
-use crate::error::{Failure, call};
+use crate::error::call;
 use crate::handle::{get, give, kind, take};
 use crate::runtime::{Runtime, RuntimeHandle};
 use crate::text;
-use crate::types::{Dimension, Dimensions, Value, list};
-use flash_core::runtime::{AnyArgument, BoundKernel};
-use smallvec::SmallVec;
+use crate::types::{Dimension, Dimensions, Value, Values, list};
+use flash_core::runtime::BoundKernel;
 use std::ffi::c_char;
 
 /// A kernel by name on a runtime. Any thread may use it, several at once.
@@ -26,25 +25,6 @@ impl NamedKernel {
     pub fn bound(&self) -> &BoundKernel {
         &self.kernel
     }
-}
-
-/// Arguments as the core has them.
-pub type Arguments<'a> = SmallVec<[AnyArgument<'a>; 8]>;
-
-/// Checks arguments from C.
-///
-/// # Safety
-/// There are `count` at `values`; each is as `Value::argument` requires.
-#[inline]
-pub unsafe fn arguments<'a>(values: *const Value, count: usize) -> Result<Arguments<'a>, Failure> {
-    // SAFETY: the caller vouches.
-    let values: &'a [Value] = unsafe { list(values, count, "arguments")? };
-    let mut arguments = Arguments::new();
-    for (position, value) in values.iter().enumerate() {
-        // SAFETY: the caller vouches.
-        arguments.push(unsafe { value.argument(position)? });
-    }
-    Ok(arguments)
 }
 
 /// Finds a kernel by its name, for launches on a runtime. To be freed with `flash_kernel_free`.
@@ -93,9 +73,9 @@ pub unsafe extern "C" fn flash_kernel_launch(
         // SAFETY: the caller vouches.
         unsafe {
             let kernel = &get::<NamedKernel, _>(kernel)?.kernel;
-            let arguments = arguments(values, value_count)?;
+            let values = Values::new(values, value_count)?;
             let dimensions = Dimensions::new(list(dimensions, dimension_count, "dimensions")?)?;
-            kernel.runtime().submit(kernel.args(&arguments)?).exec(dimensions)?;
+            kernel.runtime().submit(kernel.args(&values)?).exec(dimensions)?;
         }
         Ok(())
     })

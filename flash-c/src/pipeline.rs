@@ -2,11 +2,11 @@
 
 use crate::error::{Failure, call};
 use crate::handle::{Kind, get, give, kind, place, take};
-use crate::kernel::{NamedKernel, NamedKernelHandle, arguments};
+use crate::kernel::{NamedKernel, NamedKernelHandle};
 use crate::runtime::{Runtime, RuntimeHandle};
 use crate::status::*;
 use crate::text;
-use crate::types::{Dimension, Dimensions, Value, list};
+use crate::types::{Dimension, Dimensions, Value, Values, list};
 use flash_core::{Pipeline as CorePipeline, RuntimeObj};
 use std::ffi::c_char;
 use std::sync::{RwLock, RwLockReadGuard, TryLockError};
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn flash_pipeline_submit(
             (
                 get::<Pipeline, _>(pipeline)?,
                 get::<NamedKernel, _>(kernel)?.bound(),
-                arguments(values, value_count)?,
+                Values::new(values, value_count)?,
                 Dimensions::new(list(dimensions, dimension_count, "dimensions")?)?,
                 text::options(options)?,
             )

@@ -1,89 +1,59 @@
 //! Types of elements by name, arguments and dimensions as C has them.
 
 use crate::error::{Failure, call};
-use crate::handle::get;
-use crate::memory::{self, Memory};
+use crate::handle::{get, known};
+use crate::memory::Memory;
 use crate::status::*;
 use crate::text;
 use flash_core::descriptor::{Element, ElementType};
 use flash_core::index::{Dim, DimList, IntoDims, count_by};
 use flash_core::memory::AnyType;
-use flash_core::runtime::AnyArgument;
+use flash_core::runtime::{AnyArgument, AnyArguments};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// [`Value::kind`]: [`Number::i8`].
+/// [`Value::kind`]: a number of C's type `int8_t`.
 pub const VALUE_I8: u32 = 0;
-/// [`Value::kind`]: [`Number::i16`].
+/// [`Value::kind`]: a number of C's type `int16_t`.
 pub const VALUE_I16: u32 = 1;
-/// [`Value::kind`]: [`Number::i32`].
+/// [`Value::kind`]: a number of C's type `int32_t`.
 pub const VALUE_I32: u32 = 2;
-/// [`Value::kind`]: [`Number::i64`].
+/// [`Value::kind`]: a number of C's type `int64_t`.
 pub const VALUE_I64: u32 = 3;
-/// [`Value::kind`]: [`Number::u8`].
+/// [`Value::kind`]: a number of C's type `uint8_t`.
 pub const VALUE_U8: u32 = 4;
-/// [`Value::kind`]: [`Number::u16`].
+/// [`Value::kind`]: a number of C's type `uint16_t`.
 pub const VALUE_U16: u32 = 5;
-/// [`Value::kind`]: [`Number::u32`].
+/// [`Value::kind`]: a number of C's type `uint32_t`.
 pub const VALUE_U32: u32 = 6;
-/// [`Value::kind`]: [`Number::u64`].
+/// [`Value::kind`]: a number of C's type `uint64_t`.
 pub const VALUE_U64: u32 = 7;
-/// [`Value::kind`]: `usize`, in [`Number::u64`].
+/// [`Value::kind`]: a number of C's type `size_t`.
 pub const VALUE_USIZE: u32 = 8;
-/// [`Value::kind`]: [`Number::f32`].
+/// [`Value::kind`]: a number of C's type `float`.
 pub const VALUE_F32: u32 = 9;
-/// [`Value::kind`]: [`Number::f64`].
+/// [`Value::kind`]: a number of C's type `double`.
 pub const VALUE_F64: u32 = 10;
-/// [`Value::kind`]: a value of any type: its bytes at [`Number::bytes`], its type's name in
-/// [`Value::type_name`].
+/// [`Value::kind`]: a value of any type, by its name and bytes.
 pub const VALUE_BYTES: u32 = 16;
-/// [`Value::kind`]: all of the memory [`Number::memory`].
+/// [`Value::kind`]: all of a memory.
 pub const VALUE_MEMORY: u32 = 17;
-/// [`Value::kind`]: the elements from [`Value::begin`] to before [`Value::end`] of the memory
-/// [`Number::memory`]. They have no shape.
+/// [`Value::kind`]: a range of a memory's elements, which has no shape.
 pub const VALUE_RANGE: u32 = 18;
-
-/// A number, or where a value is.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub union Number {
-    /// An integer of 8 bits, signed.
-    pub i8: i8,
-    /// An integer of 16 bits, signed.
-    pub i16: i16,
-    /// An integer of 32 bits, signed.
-    pub i32: i32,
-    /// An integer of 64 bits, signed.
-    pub i64: i64,
-    /// An integer of 8 bits, unsigned.
-    pub u8: u8,
-    /// An integer of 16 bits, unsigned.
-    pub u16: u16,
-    /// An integer of 32 bits, unsigned.
-    pub u32: u32,
-    /// An integer of 64 bits, unsigned, and `size_t`.
-    pub u64: u64,
-    /// A number of single precision.
-    pub f32: f32,
-    /// A number of double precision.
-    pub f64: f64,
-    /// A memory's handle.
-    pub memory: *const memory::MemoryHandle,
-    /// The bytes of a value.
-    pub bytes: *const c_void,
-}
 
 /// An argument of a kernel. Made by `flash_as_f32(..)`, `flash_as_array(..)` and their like.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Value {
-    /// `VALUE_*`: which member of `number` counts.
+    /// `VALUE_*`: what it is.
     pub kind: u32,
     /// 0.
     pub reserved: u32,
-    /// The number, or where the value is.
-    pub number: Number,
+    /// Of a number: its bits, the least significant ones of these.
+    pub bits: u64,
+    /// Of a memory or a range of it: the memory's handle. Of `VALUE_BYTES`: the bytes, as many as the type has.
+    pub pointer: *const c_void,
     /// Of `VALUE_BYTES`: the type's name, as in `flash_memory_create`.
     pub type_name: *const c_char,
     /// Of `VALUE_RANGE`: the first element.
@@ -107,13 +77,17 @@ pub struct Dimension {
 }
 
 /// The numbers by their kinds.
-static NUMBERS: OnceLock<[AnyType; 11]> = OnceLock::new();
+static TYPES: OnceLock<[AnyType; NUMBERS]> = OnceLock::new();
 
-fn numbers() -> &'static [AnyType; 11] {
+/// Kinds of numbers, from 0.
+const NUMBERS: usize = 11;
+
+#[inline]
+fn numbers() -> &'static [AnyType; NUMBERS] {
     fn of<T: Element>() -> AnyType {
         AnyType::new(&ElementType::of::<T>()).expect("a type of a number")
     }
-    NUMBERS.get_or_init(|| {
+    TYPES.get_or_init(|| {
         [
             of::<i8>(),
             of::<i16>(),
@@ -224,41 +198,97 @@ pub unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-impl Value {
-    /// As the core has it.
+/// Arguments from C, which were checked.
+pub struct Values<'a>(&'a [Value]);
+
+impl<'a> Values<'a> {
+    /// Checks their kinds, handles and names.
     ///
     /// # Safety
-    /// Its memory is a handle of this library that no other thread frees, its bytes are as many as its type
-    /// has.
+    /// There are `count` at `values`. Memories are handles of this library that no other thread frees; there
+    /// are as many bytes as their types have; texts end with NUL.
     #[inline]
-    pub unsafe fn argument(&self, position: usize) -> Result<AnyArgument<'_>, Failure> {
-        if let Some(number) = numbers().get(self.kind as usize) {
-            // SAFETY: all of the union's bytes can be read as bytes if all were written, which C does for
-            // those of the member that counts: they come first.
-            let bytes = unsafe { std::slice::from_raw_parts((&raw const self.number).cast::<u8>(), number.size) };
-            return Ok(AnyArgument::Scalar(*number, bytes));
-        }
-        // SAFETY: the caller vouches for the member that the kind names.
-        unsafe {
-            match self.kind {
-                VALUE_MEMORY => Ok(AnyArgument::Memory(get::<Memory, _>(self.number.memory)?.any())),
-                VALUE_RANGE => {
-                    let memory = get::<Memory, _>(self.number.memory)?.any();
-                    Ok(AnyArgument::Range(memory, self.begin as usize..self.end as usize))
-                }
-                VALUE_BYTES => {
-                    let element = type_of(text::required(self.type_name, "the name of an argument's type")?)?;
-                    Ok(AnyArgument::Scalar(element, list(self.number.bytes.cast(), element.size, "bytes")?))
-                }
-                other => Err(unknown(position, other)),
+    pub unsafe fn new(values: *const Value, count: usize) -> Result<Values<'a>, Failure> {
+        // SAFETY: the caller vouches.
+        let values: &'a [Value] = unsafe { list(values, count, "arguments")? };
+        for (position, value) in values.iter().enumerate() {
+            if (value.kind as usize) < NUMBERS {
+                continue;
             }
+            // SAFETY: the caller vouches for what the kind says.
+            unsafe {
+                if value.is_memory() {
+                    get::<Memory, _>(value.pointer)?;
+                } else if value.kind == VALUE_BYTES {
+                    list(value.pointer.cast::<u8>(), value.value_type()?.size, "bytes")?;
+                } else {
+                    return Err(unknown(position, value.kind));
+                }
+            }
+        }
+        Ok(Values(values))
+    }
+}
+
+impl AnyArguments for Values<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    fn at(&self, position: usize) -> AnyArgument<'_> {
+        let value = &self.0[position];
+        if value.is_memory() {
+            // SAFETY: `Values::new` has found it to be a handle, and its caller vouches that it stays one.
+            let memory = unsafe { known::<Memory, _>(value.pointer) }.any();
+            return match value.kind {
+                VALUE_MEMORY => AnyArgument::Memory(memory),
+                _ => AnyArgument::Range(memory, value.begin as usize..value.end as usize),
+            };
+        }
+        match numbers().get(value.kind as usize) {
+            Some(number) => {
+                let all: &[u8; 8] = bytemuck::cast_ref(&value.bits);
+                let first = if cfg!(target_endian = "big") { all.len() - number.size } else { 0 };
+                AnyArgument::Scalar(*number, &all[first..][..number.size])
+            }
+            None => value.any_bytes(),
+        }
+    }
+}
+
+impl Value {
+    #[inline(always)]
+    fn is_memory(&self) -> bool {
+        self.kind == VALUE_MEMORY || self.kind == VALUE_RANGE
+    }
+
+    /// The type of `VALUE_BYTES`.
+    ///
+    /// # Safety
+    /// Its name ends with NUL.
+    unsafe fn value_type(&self) -> Result<AnyType, Failure> {
+        // SAFETY: the caller vouches.
+        type_of(unsafe { text::required(self.type_name, "the name of an argument's type")? })
+    }
+
+    #[cold]
+    fn any_bytes(&self) -> AnyArgument<'_> {
+        // SAFETY: `Values::new` has found a type of this name, which never becomes another, and its caller
+        // vouches for the bytes.
+        unsafe {
+            let element = self.value_type().expect("a type that was there");
+            AnyArgument::Scalar(element, std::slice::from_raw_parts(self.pointer.cast(), element.size))
         }
     }
 }
 
 #[cold]
 fn unknown(position: usize, kind: u32) -> Failure {
-    let text = format!("argument number {position}: expected a kind of value (FLASH_VALUE_*), found {kind}: make values with flash_as_f32 and its like");
+    let text = format!(
+        "argument number {position}: expected a kind of value (FLASH_VALUE_*), found {kind}: make values with flash_as_f32 and its like"
+    );
     Failure::new(STATUS_ARGUMENT, text)
 }
 

@@ -18,8 +18,7 @@ fn read(file: &str) -> String {
 const MODULES: [&str; 7] = ["status", "error", "types", "runtime", "memory", "kernel", "pipeline"];
 
 /// Types by their names in C.
-const TYPES: [(&str, &str); 10] = [
-    ("Number", "flash_number"),
+const TYPES: [(&str, &str); 9] = [
     ("Value", "flash_value"),
     ("Dimension", "flash_dimension"),
     ("DeviceReport", "flash_device_report"),
@@ -44,7 +43,7 @@ fn source() -> String {
     }
     source = source.replace("memory::MemoryHandle", "MemoryHandle").replace("status: Status", "status: i32");
     source = source.replace("/// # Safety\n/// ", "/// The caller's duty: ");
-    let words = [("Value::", "flash_value."), ("Number::", "number."), ("[`", "`"), ("`]", "`")];
+    let words = [("Value::", "flash_value."), ("[`", "`"), ("`]", "`")];
     let comment = |line: &str| match line.trim_start().starts_with("///") {
         true => words.iter().fold(line.to_owned(), |line, (rust, c)| line.replace(rust, c)),
         false => line.to_owned(),
@@ -145,7 +144,7 @@ fn the_header_compiles_in_any_order_as_c99_and_cpp17_without_warnings() {
     let mut uses = String::from("#include \"flash.h\"\n#include \"flash_backend.h\"\n#include \"flash.h\"\n");
     uses.push_str("int use(flash_memory *m);\nint use(flash_memory *m) {\n");
     uses.push_str("    flash_value v = flash_as_range(m, 0, 1);\n    flash_dimension d = flash_count(3);\n");
-    uses.push_str("    return (int)v.kind + (int)d.count + (int)flash_as_i8(-1).number.i8;\n}\n");
+    uses.push_str("    return (int)v.kind + (int)d.count + (int)flash_as_i8(-1).bits;\n}\n");
     compile_only(Language::C, &uses, &[&include, "-pedantic"]);
     compile_only(Language::Cpp, &uses, &[&include, "-pedantic"]);
     // Without the plugins' header, which is C11.
@@ -168,7 +167,7 @@ fn structs_have_the_same_layout_in_c() {
         )*};
     }
     layout! {
-        flash_value = types::Value { kind, reserved, number, type_name, begin, end };
+        flash_value = types::Value { kind, reserved, bits, pointer, type_name, begin, end };
         flash_dimension = types::Dimension { start, step, count, values };
         flash_device_report = runtime::DeviceReport {
             id, name, vendor, version, kind, memory_bytes, threads, host_memory

@@ -5,28 +5,48 @@ extern "C" {
 // Arguments: numbers, all or a range of a memory, and values of any type. `type_name` and `bytes` are
 // read when the value is used.
 
-#define FLASH_DEFINE_(name, type, member, KIND)        \
-    static inline flash_value flash_as_##name(type x)  \
-    {                                                  \
-        flash_value value;                             \
-        memset(&value, 0, sizeof value);               \
-        value.kind = KIND;                             \
-        value.number.member = x;                       \
-        return value;                                  \
+// In C and C++ alike, and so that a compiler keeps them in registers.
+static inline flash_value flash_value_of_(uint32_t kind, uint64_t bits, const void *pointer)
+{
+    flash_value value = {kind, 0, bits, pointer, NULL, 0, 0};
+    return value;
+}
+
+#define FLASH_DEFINE_(name, type, KIND)               \
+    static inline flash_value flash_as_##name(type x) \
+    {                                                 \
+        return flash_value_of_(KIND, (uint64_t)x, NULL); \
     }
-FLASH_DEFINE_(i8, int8_t, i8, FLASH_VALUE_I8)
-FLASH_DEFINE_(i16, int16_t, i16, FLASH_VALUE_I16)
-FLASH_DEFINE_(i32, int32_t, i32, FLASH_VALUE_I32)
-FLASH_DEFINE_(i64, int64_t, i64, FLASH_VALUE_I64)
-FLASH_DEFINE_(u8, uint8_t, u8, FLASH_VALUE_U8)
-FLASH_DEFINE_(u16, uint16_t, u16, FLASH_VALUE_U16)
-FLASH_DEFINE_(u32, uint32_t, u32, FLASH_VALUE_U32)
-FLASH_DEFINE_(u64, uint64_t, u64, FLASH_VALUE_U64)
-FLASH_DEFINE_(usize, size_t, u64, FLASH_VALUE_USIZE)
-FLASH_DEFINE_(f32, float, f32, FLASH_VALUE_F32)
-FLASH_DEFINE_(f64, double, f64, FLASH_VALUE_F64)
-FLASH_DEFINE_(array, const flash_memory *, memory, FLASH_VALUE_MEMORY)
+FLASH_DEFINE_(i8, int8_t, FLASH_VALUE_I8)
+FLASH_DEFINE_(i16, int16_t, FLASH_VALUE_I16)
+FLASH_DEFINE_(i32, int32_t, FLASH_VALUE_I32)
+FLASH_DEFINE_(i64, int64_t, FLASH_VALUE_I64)
+FLASH_DEFINE_(u8, uint8_t, FLASH_VALUE_U8)
+FLASH_DEFINE_(u16, uint16_t, FLASH_VALUE_U16)
+FLASH_DEFINE_(u32, uint32_t, FLASH_VALUE_U32)
+FLASH_DEFINE_(u64, uint64_t, FLASH_VALUE_U64)
+FLASH_DEFINE_(usize, size_t, FLASH_VALUE_USIZE)
 #undef FLASH_DEFINE_
+
+static inline flash_value flash_as_f32(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return flash_value_of_(FLASH_VALUE_F32, bits, NULL);
+}
+
+static inline flash_value flash_as_f64(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return flash_value_of_(FLASH_VALUE_F64, bits, NULL);
+}
+
+// All of a memory.
+static inline flash_value flash_as_array(const flash_memory *memory)
+{
+    return flash_value_of_(FLASH_VALUE_MEMORY, 0, memory);
+}
 
 // The elements from `begin` to before `end`.
 static inline flash_value flash_as_range(const flash_memory *memory, uint64_t begin, uint64_t end)
@@ -41,10 +61,7 @@ static inline flash_value flash_as_range(const flash_memory *memory, uint64_t be
 // A value of the type of this name, as many bytes as that has.
 static inline flash_value flash_as_value(const char *type_name, const void *bytes)
 {
-    flash_value value;
-    memset(&value, 0, sizeof value);
-    value.kind = FLASH_VALUE_BYTES;
-    value.number.bytes = bytes;
+    flash_value value = flash_value_of_(FLASH_VALUE_BYTES, 0, bytes);
     value.type_name = type_name;
     return value;
 }

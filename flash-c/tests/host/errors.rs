@@ -49,7 +49,7 @@ fn arguments_are_checked_in_number_kind_type_and_shape() {
     refused(&[f32(1.0), array(i), array(y)], &["argument `x`", "found array of i32", "Item<Read<f64>>"]);
     refused(&[u64(1), array(x), array(y)], &["argument `a`", "expected a scalar", "found u64"]);
     // Kinds that are none.
-    let status = launch(saxpy, &[f32(1.0), value(99, Number { u64: 0 })], &[]);
+    let status = launch(saxpy, &[f32(1.0), value(99, 0, null())], &[]);
     fails(status, STATUS_ARGUMENT, &["number 1", "found 99", "flash_as_f32"]);
     // Length and shape.
     fails(launch(saxpy, &[f32(1.0), array(x), array(y)], &[count(5)]), STATUS_ARGUMENT, &["argument `x`", "4"]);
@@ -87,9 +87,7 @@ fn types_are_known_by_name_size_and_alignment() {
     in_process(&[], || {
         ok(define(c"tests::Step", 12, 4));
         let rt = Runtime::open("ALL_CPU");
-        let (shift, bytes) = (rt.kernel("tests.shift"), [0u32; 3]);
-        let bytes = Number { bytes: bytes.as_ptr().cast() };
-        let step = Value { type_name: c"tests::Step".as_ptr(), ..value(VALUE_BYTES, bytes) };
+        let (shift, step) = (rt.kernel("tests.shift"), bytes(c"tests::Step", &[0u32; 3]));
         let (from, to) = (zeroed("[f32; 3]", &[1]), zeroed("[f32; 3]", &[1]));
         let status = launch(shift, &[step, array(from), array(to)], &[count(1)]);
         fails(status, STATUS_ARGUMENT, &["argument `by`", "8 bytes", "12 bytes"]);

@@ -11,7 +11,7 @@ fn a_kernel_is_found_by_name_and_its_types_by_its_arguments() {
     let (dx, dy) = (memory("f64", &[1f64, 2.0]), memory("f64", &[0.5f64, 0.5]));
     for _ in 0..3 {
         ok(launch(saxpy, &[f32(2.0), array(x), array(y)], &[count(3)]));
-        ok(launch(saxpy, &[value(VALUE_F64, Number { f64: 1.0 }), array(dx), array(dy)], &[count(2)]));
+        ok(launch(saxpy, &[f64(1.0), array(dx), array(dy)], &[count(2)]));
     }
     assert_eq!(contents::<f32>(y), [6.0, 12.0, 18.0]);
     assert_eq!(contents::<f64>(dy), [3.5, 6.5]);
@@ -55,8 +55,7 @@ fn ranges_structs_and_vectors_are_arguments() {
     let name = text("tests::Step");
     ok(unsafe { flash_type_define(name.as_ptr(), 8, 4) });
     let by = Step { x: 0.5, times: 4 };
-    let bytes = Number { bytes: (&raw const by).cast() };
-    let step = Value { type_name: name.as_ptr(), ..value(VALUE_BYTES, bytes) };
+    let step = bytes(&name, &by);
     let (from, to) = (memory("[f32; 3]", &[[1f32, 2.0, 3.0], [4.0, 5.0, 6.0]]), zeroed("[f32;3]", &[2]));
     ok(launch(shift, &[step, array(from), array(to)], &[count(2)]));
     assert_eq!(contents::<[f32; 3]>(to), [[3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]);

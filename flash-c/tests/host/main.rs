@@ -194,24 +194,33 @@ fn blank() -> MemoryReport {
     MemoryReport { type_name: null(), element_size: 0, len: 0, axes: 0, shape: null() }
 }
 
-fn value(kind: u32, number: Number) -> Value {
-    Value { kind, reserved: 0, number, type_name: null(), begin: 0, end: 0 }
+fn value(kind: u32, bits: u64, pointer: *const c_void) -> Value {
+    Value { kind, reserved: 0, bits, pointer, type_name: null(), begin: 0, end: 0 }
 }
 
 fn f32(x: f32) -> Value {
-    value(VALUE_F32, Number { f32: x })
+    value(VALUE_F32, x.to_bits().into(), null())
+}
+
+fn f64(x: f64) -> Value {
+    value(VALUE_F64, x.to_bits(), null())
 }
 
 fn u64(x: u64) -> Value {
-    value(VALUE_U64, Number { u64: x })
+    value(VALUE_U64, x, null())
 }
 
 fn array(memory: *const MemoryHandle) -> Value {
-    value(VALUE_MEMORY, Number { memory })
+    value(VALUE_MEMORY, 0, memory.cast())
+}
+
+/// A value of any type, by its bytes.
+fn bytes<T>(type_name: &CStr, of: &T) -> Value {
+    Value { type_name: type_name.as_ptr(), ..value(VALUE_BYTES, 0, std::ptr::from_ref(of).cast()) }
 }
 
 fn range(memory: *const MemoryHandle, begin: u64, end: u64) -> Value {
-    Value { begin, end, ..value(VALUE_RANGE, Number { memory }) }
+    Value { begin, end, ..value(VALUE_RANGE, 0, memory.cast()) }
 }
 
 fn count(count: u64) -> Dimension {

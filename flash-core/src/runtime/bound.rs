@@ -32,6 +32,28 @@ pub enum AnyArgument<'a> {
     Range(&'a AnyMemory, Range<usize>),
 }
 
+/// A list of arguments, which gives the same each time it is asked: no list of theirs is made for a launch.
+pub trait AnyArguments {
+    /// Their number.
+    fn len(&self) -> usize;
+    /// The argument at a position below [`len`](Self::len).
+    fn at(&self, position: usize) -> AnyArgument<'_>;
+    /// True if there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl AnyArguments for [AnyArgument<'_>] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn at(&self, position: usize) -> AnyArgument<'_> {
+        self[position].clone()
+    }
+}
+
 /// A kernel by name on one runtime.
 ///
 /// # Examples
@@ -45,7 +67,7 @@ pub enum AnyArgument<'a> {
 /// let (x, y) = (AnyMemory::zeroed(float, &[100])?, AnyMemory::zeroed(float, &[100])?);
 /// let two = 2f32.to_ne_bytes();
 /// let arguments = [AnyArgument::Scalar(float, &two), AnyArgument::Memory(&x), AnyArgument::Memory(&y)];
-/// rt.submit(saxpy.args(&arguments)?).exec([100])?;
+/// rt.submit(saxpy.args(&arguments[..])?).exec([100])?;
 /// # Ok(())
 /// # }
 /// ```
@@ -70,14 +92,14 @@ struct Expected {
 }
 
 /// A bound kernel with its arguments, which fit.
-pub struct BoundArguments<'v> {
+pub struct BoundArguments<'v, A: AnyArguments + ?Sized> {
     kernel: &'v BoundKernel,
     chosen: Chosen,
-    arguments: &'v [AnyArgument<'v>],
+    arguments: &'v A,
 }
 
 /// The same for pipelines that outlive the arguments: it shares the memories.
-pub struct SharedArguments<'v>(BoundArguments<'v>);
+pub struct SharedArguments<'v, A: AnyArguments + ?Sized>(BoundArguments<'v, A>);
 
 impl RuntimeObj {
     /// A kernel by name on this runtime, for arguments that are values.
@@ -99,11 +121,17 @@ impl Variant {
         Ok(Variant { arguments: expected.collect::<Result<_, Error>>()?, plan: AtomicPtr::new(null_mut()) })
     }
 
-    #[inline]
-    fn fits(&self, arguments: &[AnyArgument<'_>]) -> bool {
+    #[inline(always)]
+    fn fits(&self, arguments: &(impl AnyArguments + ?Sized)) -> bool {
         self.arguments.len() == arguments.len()
-            && self.arguments.iter().zip(arguments).all(|(want, have)| {
-                have.is_scalar() == want.scalar && have.element().agrees(want.element)
+            && self.arguments.iter().enumerate().all(|(position, want)| match arguments.at(position) {
+                AnyArgument::Scalar(element, bytes) => {
+                    want.scalar && element.agrees(want.element) && bytes.len() == want.element.size
+                }
+                AnyArgument::Memory(memory) => !want.scalar && memory.element().agrees(want.element),
+                AnyArgument::Range(memory, range) => {
+                    !want.scalar && memory.element().agrees(want.element) && memory.check(&range).is_ok()
+                }
             })
     }
 }
@@ -139,20 +167,11 @@ impl BoundKernel {
     /// # Errors
     /// [`Error::Argument`] names the argument, what was expected and what was found; [`Error::Range`] for a
     /// range that leaves its memory.
-    #[inline]
-    pub fn args<'v>(&'v self, arguments: &'v [AnyArgument<'v>]) -> Result<BoundArguments<'v>, Error> {
-        let mut ranges = arguments.iter().filter_map(|argument| match argument {
-            AnyArgument::Range(memory, range) => Some((memory, range)),
-            _ => None,
-        });
-        ranges.try_for_each(|(memory, range)| memory.check(range))?;
-        let sized = |argument: &AnyArgument<'_>| match argument {
-            AnyArgument::Scalar(element, bytes) => bytes.len() == element.size,
-            _ => true,
-        };
-        if let Some(at) = arguments.iter().position(|argument| !sized(argument)) {
-            return Err(self.wrong_size(at, &arguments[at]));
-        }
+    #[inline(always)]
+    pub fn args<'v, A: AnyArguments + ?Sized>(
+        &'v self,
+        arguments: &'v A,
+    ) -> Result<BoundArguments<'v, A>, Error> {
         let last = self.last.load(Ordering::Relaxed);
         let chosen = match self.variants.get(last).is_some_and(|variant| variant.fits(arguments)) {
             true => Chosen::Variant(last),
@@ -162,19 +181,23 @@ impl BoundKernel {
     }
 
     #[cold]
-    fn wrong_size(&self, at: usize, argument: &AnyArgument<'_>) -> Error {
-        let found = match argument {
-            AnyArgument::Scalar(_, bytes) => bytes.len(),
-            _ => 0,
-        };
-        let text = format!("expected the bytes of a scalar of type {}, found {found} bytes", *argument.element());
-        Error::argument(self.kernel.name(), format!("number {at}"), text)
-    }
-
-    #[cold]
-    fn choose(&self, arguments: &[AnyArgument<'_>]) -> Result<Chosen, Error> {
-        let types: Vec<AnyType> = arguments.iter().map(AnyArgument::element).collect();
-        let given = arguments.iter().zip(&types);
+    #[inline(never)]
+    fn choose(&self, arguments: &(impl AnyArguments + ?Sized)) -> Result<Chosen, Error> {
+        let all: Vec<AnyArgument<'_>> =
+            (0..arguments.len()).map(|position| arguments.at(position)).collect();
+        for (position, argument) in all.iter().enumerate() {
+            match argument {
+                AnyArgument::Range(memory, range) => memory.check(range)?,
+                AnyArgument::Scalar(element, bytes) if bytes.len() != element.size => {
+                    let found = bytes.len();
+                    let text = format!("expected the bytes of a scalar of type {}, found {found}", **element);
+                    return Err(Error::argument(self.kernel.name(), format!("number {position}"), text));
+                }
+                _ => {}
+            }
+        }
+        let types: Vec<AnyType> = all.iter().map(AnyArgument::element).collect();
+        let given = all.iter().zip(&types);
         let given: Vec<Given<'_>> = given
             .map(|(argument, element)| Given { element, scalar: argument.is_scalar(), writable: true })
             .collect();
@@ -186,7 +209,7 @@ impl BoundKernel {
     }
 
     /// The plan of a variant on a runtime, which lives as long as the runtime.
-    #[inline]
+    #[inline(always)]
     fn plan<'r>(&self, chosen: &Chosen, runtime: &'r Runtime) -> &'r Plan {
         let index = match chosen {
             Chosen::Variant(index) if std::ptr::eq(runtime, Arc::as_ptr(&self.runtime.inner)) => *index,
@@ -207,35 +230,28 @@ impl BoundKernel {
     }
 }
 
-impl<'v> BoundArguments<'v> {
+impl<'v, A: AnyArguments + ?Sized> BoundArguments<'v, A> {
     /// For a pipeline that outlives these arguments: it shares the memories.
-    pub fn shared(self) -> SharedArguments<'v> {
+    pub fn shared(self) -> SharedArguments<'v, A> {
         SharedArguments(self)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, list: &mut SubmissionList, runtime: &Runtime, share: bool) {
         let plan = self.kernel.plan(&self.chosen, runtime);
         list.begin(plan);
         let mut to = list.write();
-        for argument in self.arguments {
-            let (memory, range) = match argument {
-                AnyArgument::Scalar(_, bytes) => {
-                    // Almost all have one of these sizes, which are copied without a call.
-                    match (<&[u8; 4]>::try_from(*bytes), <&[u8; 8]>::try_from(*bytes)) {
-                        (Ok(four), _) => to.scalar_bytes(four),
-                        (_, Ok(eight)) => to.scalar_bytes(eight),
-                        _ => to.scalar_bytes(bytes),
-                    }
-                    continue;
-                }
-                AnyArgument::Memory(memory) => (memory, None),
-                AnyArgument::Range(memory, range) => (memory, Some(range.clone())),
-            };
-            let header = memory.header();
-            let mut array = Array::of_header(header, range, memory.element().size);
-            array.owner = share.then(|| header.clone());
-            to.array(&mut array);
+        for position in 0..self.arguments.len() {
+            match self.arguments.at(position) {
+                // Almost all have one of these sizes, which are copied without a call.
+                AnyArgument::Scalar(_, bytes) => match bytes.len() {
+                    4 => to.scalar_bytes(&bytes[..4]),
+                    8 => to.scalar_bytes(&bytes[..8]),
+                    _ => to.scalar_bytes(bytes),
+                },
+                AnyArgument::Memory(memory) => array(&mut to, memory, None, share),
+                AnyArgument::Range(memory, range) => array(&mut to, memory, Some(range), share),
+            }
         }
         to.done();
         if plan.movement.is_some() {
@@ -244,21 +260,29 @@ impl<'v> BoundArguments<'v> {
     }
 }
 
-impl sealed::Sealed for BoundArguments<'_> {}
-impl sealed::Sealed for SharedArguments<'_> {}
+#[inline(always)]
+fn array(to: &mut impl ArgumentWriter, memory: &AnyMemory, range: Option<Range<usize>>, share: bool) {
+    let header = memory.header();
+    let mut array = Array::of_header(header, range, memory.element().size);
+    array.owner = share.then(|| header.clone());
+    to.array(&mut array);
+}
 
-impl<'v> Submission<'v> for BoundArguments<'v> {
-    #[inline]
+impl<A: AnyArguments + ?Sized> sealed::Sealed for BoundArguments<'_, A> {}
+impl<A: AnyArguments + ?Sized> sealed::Sealed for SharedArguments<'_, A> {}
+
+impl<'v, A: AnyArguments + ?Sized> Submission<'v> for BoundArguments<'v, A> {
+    #[inline(always)]
     #[allow(private_interfaces)]
     fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
         self.write(list, runtime, false);
     }
 
-    #[inline]
+    #[inline(always)]
     fn recorded(self) {}
 }
 
-impl Submission<'static> for SharedArguments<'_> {
+impl<A: AnyArguments + ?Sized> Submission<'static> for SharedArguments<'_, A> {
     #[allow(private_interfaces)]
     fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
         self.0.write(list, runtime, true);
