@@ -117,7 +117,10 @@ pub unsafe extern "C" fn flash_memory_create(
 /// # Safety
 /// `memory` is a handle; `report` is a place for the report.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn flash_memory_describe(memory: *const MemoryHandle, report: *mut MemoryReport) -> i32 {
+pub unsafe extern "C" fn flash_memory_describe(
+    memory: *const MemoryHandle,
+    report: *mut MemoryReport,
+) -> i32 {
     call(|| {
         // SAFETY: the caller vouches.
         let (memory, report) = unsafe { (get::<Memory, _>(memory)?, place(report, "report of a memory")?) };

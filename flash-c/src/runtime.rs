@@ -210,7 +210,8 @@ pub unsafe extern "C" fn flash_runtime_device(
 ) -> i32 {
     call(|| {
         // SAFETY: the caller vouches.
-        let (runtime, report) = unsafe { (get::<Runtime, _>(runtime)?, place(report, "report of a device")?) };
+        let (runtime, report) =
+            unsafe { (get::<Runtime, _>(runtime)?, place(report, "report of a device")?) };
         let devices = runtime.runtime.devices();
         let (Some(device), Some(texts)) = (devices.get(index), runtime.texts()?.get(index)) else {
             let text = format!("expected the index of one of {} devices, found {index}", devices.len());

@@ -39,7 +39,10 @@ pub unsafe fn object(text: *const c_char, what: &str) -> Result<Map<String, Valu
     // SAFETY: the caller vouches.
     let Some(text) = (unsafe { optional(text, what)? }) else { return Ok(Map::new()) };
     let expected = |found: String| {
-        Failure::new(STATUS_TEXT, format!("expected {what} as an object in JSON, `{{\"name\": value, ..}}`, found {found}"))
+        Failure::new(
+            STATUS_TEXT,
+            format!("expected {what} as an object in JSON, `{{\"name\": value, ..}}`, found {found}"),
+        )
     };
     match serde_json::from_str(text) {
         Ok(Value::Object(members)) => Ok(members),
@@ -56,7 +59,8 @@ pub unsafe fn options(text: *const c_char) -> Result<Attributes, Failure> {
     // SAFETY: the caller vouches.
     let members = unsafe { object(text, "options")? };
     // What no backend knows is refused by the launch, so that a misspelt name is found.
-    let list = members.into_iter().map(|(key, value)| json!({ "key": key, "value": value, "required": true }));
+    let list =
+        members.into_iter().map(|(key, value)| json!({ "key": key, "value": value, "required": true }));
     serde_json::from_value(list.collect())
         .map_err(|error| Failure::new(crate::status::STATUS_OPTION, format!("options: {error}")))
 }

@@ -135,7 +135,8 @@ pub unsafe extern "C" fn flash_type_define(name: *const c_char, size: usize, ali
         };
         match known {
             Some(known) if known != element => {
-                let text = format!("type `{name}`: expected {known}, as it is known already, found {element}");
+                let text =
+                    format!("type `{name}`: expected {known}, as it is known already, found {element}");
                 Err(Failure::new(STATUS_SHAPE, text))
             }
             _ => Ok(()),
@@ -192,7 +193,10 @@ pub unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&
         return Ok(&[]);
     }
     if first.is_null() || !first.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
-        return Err(Failure::new(STATUS_POINTER, format!("expected {count} {what}, found them at {first:p}")));
+        return Err(Failure::new(
+            STATUS_POINTER,
+            format!("expected {count} {what}, found them at {first:p}"),
+        ));
     }
     // SAFETY: the caller vouches.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })

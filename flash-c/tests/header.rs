@@ -119,7 +119,9 @@ fn every_function_and_constant_is_in_the_header_with_words_above_it() {
     assert!(functions.len() >= 28, "{functions:?}");
     let lines: Vec<&str> = header.lines().collect();
     for name in functions {
-        let at = lines.iter().position(|line| line.contains(&format!("{name}(")) && !line.starts_with("//") && !line.starts_with(" *"));
+        let at = lines.iter().position(|line| {
+            line.contains(&format!("{name}(")) && !line.starts_with("//") && !line.starts_with(" *")
+        });
         let at = at.unwrap_or_else(|| panic!("flash.h does not declare {name}"));
         assert!(lines[at - 1].starts_with("// "), "{name} has no words above it: {}", lines[at - 1]);
     }
@@ -157,7 +159,8 @@ fn the_header_compiles_in_any_order_as_c99_and_cpp17_without_warnings() {
 
 #[test]
 fn structs_have_the_same_layout_in_c() {
-    let mut text = String::from("#include \"flash.h\"\n#define same(c, rust) _Static_assert((c) == (rust), #c)\n");
+    let mut text =
+        String::from("#include \"flash.h\"\n#define same(c, rust) _Static_assert((c) == (rust), #c)\n");
     macro_rules! layout {
         ($($c:ident = $module:ident :: $name:ident { $($field:ident),* };)*) => {$(
             text += &format!("same(sizeof({}), {});\n", stringify!($c), size_of::<$module::$name>());

@@ -24,7 +24,11 @@ fn an_unknown_key_lists_those_that_there_are() {
 fn an_unknown_kernel_lists_those_that_there_are() {
     let (rt, mut kernel) = (Runtime::open("ALL_CPU"), null_mut());
     let status = unsafe { flash_kernel_find(rt.0, c"tests.sexpy".as_ptr(), &mut kernel) };
-    fails(status, STATUS_KERNEL, &["`tests.sexpy`", "available kernels", "tests.saxpy", "flash.nbody.accelerate"]);
+    fails(
+        status,
+        STATUS_KERNEL,
+        &["`tests.sexpy`", "available kernels", "tests.saxpy", "flash.nbody.accelerate"],
+    );
     assert!(kernel.is_null());
 }
 
@@ -45,17 +49,32 @@ fn arguments_are_checked_in_number_kind_type_and_shape() {
     refused(&[f32(1.0), f32(2.0), array(y)], &["argument `x`", "expected an array of f32, found f32"]);
     refused(&[array(x), array(x), array(y)], &["argument `a`", "expected a scalar f32, found array of f32"]);
     // Type, of which every variant is named.
-    refused(&[f32(1.0), array(x), array(d)], &["argument `y`", "expected an array of f32, found array of f64"]);
+    refused(
+        &[f32(1.0), array(x), array(d)],
+        &["argument `y`", "expected an array of f32, found array of f64"],
+    );
     refused(&[f32(1.0), array(i), array(y)], &["argument `x`", "found array of i32", "Item<Read<f64>>"]);
     refused(&[u64(1), array(x), array(y)], &["argument `a`", "expected a scalar", "found u64"]);
     // Kinds that are none.
     let status = launch(saxpy, &[f32(1.0), value(99, 0, null())], &[]);
     fails(status, STATUS_ARGUMENT, &["number 1", "found 99", "flash_as_f32"]);
     // Length and shape.
-    fails(launch(saxpy, &[f32(1.0), array(x), array(y)], &[count(5)]), STATUS_ARGUMENT, &["argument `x`", "4"]);
+    fails(
+        launch(saxpy, &[f32(1.0), array(x), array(y)], &[count(5)]),
+        STATUS_ARGUMENT,
+        &["argument `x`", "4"],
+    );
     fails(launch(saxpy, &[f32(1.0), array(grid), array(y)], &[count(4)]), STATUS_ARGUMENT, &["argument `x`"]);
-    fails(launch(saxpy, &[f32(1.0), range(x, 1, 3), array(y)], &[count(4)]), STATUS_ARGUMENT, &["argument `x`"]);
-    fails(launch(saxpy, &[f32(1.0), range(x, 2, 6), array(y)], &[count(4)]), STATUS_RANGE, &["2..6", "4 elements"]);
+    fails(
+        launch(saxpy, &[f32(1.0), range(x, 1, 3), array(y)], &[count(4)]),
+        STATUS_ARGUMENT,
+        &["argument `x`"],
+    );
+    fails(
+        launch(saxpy, &[f32(1.0), range(x, 2, 6), array(y)], &[count(4)]),
+        STATUS_RANGE,
+        &["2..6", "4 elements"],
+    );
     fails(launch(saxpy, &[f32(1.0), range(x, 3, 2), array(y)], &[count(1)]), STATUS_RANGE, &["3..2"]);
     // Overlap.
     fails(launch(saxpy, &[f32(1.0), array(x), array(x)], &[count(4)]), STATUS_ARGUMENT, &["`x`", "`y`"]);

@@ -94,7 +94,11 @@ fn a_handle_that_was_freed_is_an_error_and_is_not_freed_twice() {
     let freed = ["a handle of a memory, found one that was freed"];
     fails(unsafe { flash_memory_free(x) }, STATUS_POINTER, &freed);
     fails(launch(saxpy, &[f32(1.0), array(x), array(y)], &[count(4)]), STATUS_POINTER, &freed);
-    fails(submit(pipeline, saxpy, &[f32(1.0), range(x, 0, 1), array(y)], &[count(1)], None), STATUS_POINTER, &freed);
+    fails(
+        submit(pipeline, saxpy, &[f32(1.0), range(x, 0, 1), array(y)], &[count(1)], None),
+        STATUS_POINTER,
+        &freed,
+    );
     ok(unsafe { flash_kernel_free(saxpy) });
     fails(launch(saxpy, &[], &[]), STATUS_POINTER, &["a handle of a kernel, found one that was freed"]);
     ok(unsafe { flash_pipeline_free(pipeline) });

@@ -156,7 +156,11 @@ fn devices_and_what_was_found_are_listed() {
     let words = |text| unsafe { CStr::from_ptr(text) }.to_str().unwrap();
     assert_eq!((words(report.id), words(report.kind)), ("ALL_CPU:0", "cpu"));
     assert!(report.threads > 0 && report.host_memory == 1 && !words(report.name).is_empty());
-    fails(unsafe { flash_runtime_device(rt.0, 1, &mut report) }, STATUS_RANGE, &["one of 1 devices", "found 1"]);
+    fails(
+        unsafe { flash_runtime_device(rt.0, 1, &mut report) },
+        STATUS_RANGE,
+        &["one of 1 devices", "found 1"],
+    );
 
     let mut json = null_mut();
     ok(unsafe { flash_found(null(), &mut json) });
@@ -168,4 +172,21 @@ fn devices_and_what_was_found_are_listed() {
     assert!(kernels.contains(&"tests.saxpy") && kernels.contains(&"flash.nbody.accelerate"));
     unsafe { flash_text_free(json) };
     unsafe { flash_text_free(null_mut()) };
+}
+
+/// A name that is known refuses a value of another kind at once.
+#[test]
+fn the_options_of_the_page_are_known_and_have_those_values() {
+    let (rt, page) = (Runtime::open("ALL_CPU"), include_str!("../../../docs/c.md"));
+    let table = page.split("| option | for example |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let examples: Vec<&str> = table.split('`').skip(1).step_by(2).collect();
+    assert!(examples.len() >= 10, "{examples:?}");
+    for example in examples {
+        let (mut with, options) = (null_mut(), text(&example.replace("..", r#"{"secs": 1, "nanos": 0}"#)));
+        ok(unsafe { flash_runtime_with(rt.0, options.as_ptr(), &mut with) });
+        ok(unsafe { flash_runtime_close(with) });
+        let name = example.split('"').nth(1).unwrap();
+        let wrong = text(&format!(r#"{{"{name}": {{"x": []}}}}"#));
+        fails(unsafe { flash_runtime_with(rt.0, wrong.as_ptr(), &mut with) }, STATUS_OPTION, &[name]);
+    }
 }

@@ -5,8 +5,8 @@
 
 mod errors;
 mod handles;
-mod launches;
 mod later;
+mod launches;
 mod memories;
 
 // The devices of the key `TEST`.
@@ -252,7 +252,11 @@ fn start(pipeline: *mut PipelineHandle) -> *mut StartedHandle {
 }
 
 /// What is dropped with the test is freed by it.
-fn free(kernels: &[*mut NamedKernelHandle], memories: &[*mut MemoryHandle], pipelines: &[*mut PipelineHandle]) {
+fn free(
+    kernels: &[*mut NamedKernelHandle],
+    memories: &[*mut MemoryHandle],
+    pipelines: &[*mut PipelineHandle],
+) {
     for kernel in kernels {
         ok(unsafe { flash_kernel_free(*kernel) });
     }

@@ -30,8 +30,8 @@ pub(crate) mod state;
 mod tests;
 pub(crate) mod transfer;
 
-pub(crate) use guard::PATIENCE;
 pub use any::{AnyMemory, AnyReadGuard, AnyType, AnyWriteGuard};
+pub(crate) use guard::PATIENCE;
 #[cfg(feature = "recordings")]
 pub(crate) use guard::{ByteGuard, contents};
 pub use guard::{ReadGuard, WriteGuard};

@@ -183,8 +183,7 @@ impl BoundKernel {
     #[cold]
     #[inline(never)]
     fn choose(&self, arguments: &(impl AnyArguments + ?Sized)) -> Result<Chosen, Error> {
-        let all: Vec<AnyArgument<'_>> =
-            (0..arguments.len()).map(|position| arguments.at(position)).collect();
+        let all: Vec<AnyArgument<'_>> = (0..arguments.len()).map(|position| arguments.at(position)).collect();
         for (position, argument) in all.iter().enumerate() {
             match argument {
                 AnyArgument::Range(memory, range) => memory.check(range)?,

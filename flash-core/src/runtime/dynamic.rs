@@ -9,9 +9,7 @@ use crate::error::Error;
 use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes};
 use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::{FlashMemory, MemoryRange};
-use flash_types::descriptor::{
-    Access, ArgumentDescriptor, ElementType, KernelDescriptor, Searchable, View,
-};
+use flash_types::descriptor::{Access, ArgumentDescriptor, ElementType, KernelDescriptor, Searchable, View};
 use std::fmt;
 
 /// A kernel by name: the descriptors that its implementations have, one per set of element types.
@@ -143,7 +141,8 @@ impl Kernel {
         let first = |variant: &KernelDescriptor| {
             variant.arguments.iter().zip(given).position(|(want, have)| !have.fits(want))
         };
-        let nearest = of_as_many.filter_map(|variant| Some((first(variant)?, variant))).max_by_key(|(at, _)| *at);
+        let nearest =
+            of_as_many.filter_map(|variant| Some((first(variant)?, variant))).max_by_key(|(at, _)| *at);
         let (argument, text) = match nearest {
             Some((at, variant)) => {
                 let want = &variant.arguments[at];
@@ -162,7 +161,8 @@ impl Kernel {
                 let mut counts: Vec<String> =
                     self.variants.iter().map(|variant| variant.arguments.len().to_string()).collect();
                 counts.dedup();
-                let text = format!("expected {} arguments, found {}: {all}", counts.join(" or "), given.len());
+                let text =
+                    format!("expected {} arguments, found {}: {all}", counts.join(" or "), given.len());
                 ("all".to_owned(), text)
             }
         };
