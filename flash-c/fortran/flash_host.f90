@@ -27,8 +27,6 @@ module flash_host
         integer(c_int32_t) :: kind
         integer(c_int32_t) :: reserved = 0
         integer(c_int64_t) :: bits = 0
-        type(c_ptr) :: pointer = c_null_ptr
-        type(c_ptr) :: type_name = c_null_ptr
         integer(c_int64_t) :: begin = 0
         integer(c_int64_t) :: past = 0
     end type
@@ -450,7 +448,7 @@ contains
         type(c_ptr), intent(in) :: memory
         type(flash_value) :: value
         value%kind = 17
-        value%pointer = memory
+        value%bits = transfer(memory, 0_c_int64_t)
     end function
 
     ! An unsigned number, which Fortran has not: its type in C by flash.h's number (FLASH_VALUE_U32 is 6,
@@ -469,7 +467,7 @@ contains
         integer(c_int64_t), intent(in) :: begin, past
         type(flash_value) :: value
         value%kind = 18
-        value%pointer = memory
+        value%bits = transfer(memory, 0_c_int64_t)
         value%begin = begin
         value%past = past
     end function
@@ -479,8 +477,8 @@ contains
         type(c_ptr), intent(in) :: type_name, bytes
         type(flash_value) :: value
         value%kind = 16
-        value%pointer = bytes
-        value%type_name = type_name
+        value%bits = transfer(bytes, 0_c_int64_t)
+        value%begin = transfer(type_name, 0_c_int64_t)
     end function
 
     pure function count_i32(count) result(dimension)

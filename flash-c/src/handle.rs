@@ -103,7 +103,7 @@ fn null(what: &str) -> Failure {
 ///
 /// # Safety
 /// The handle is NULL, or was given by this library, and no other thread frees it during the call.
-#[inline]
+#[inline(always)]
 pub unsafe fn get<'a, T: Kind, H>(handle: *const H) -> Result<&'a T, Failure> {
     let slot: *const Slot<T> = handle.cast();
     if slot.is_null() || !slot.is_aligned() {
@@ -116,17 +116,6 @@ pub unsafe fn get<'a, T: Kind, H>(handle: *const H) -> Result<&'a T, Failure> {
     }
     // SAFETY: the tag says that the slot has a value of this kind.
     Ok(unsafe { (*(*slot).value.get()).assume_init_ref() })
-}
-
-/// The value of a handle that [`get`] has accepted.
-///
-/// # Safety
-/// It has not been freed since.
-#[inline(always)]
-pub unsafe fn known<'a, T: Kind, H>(handle: *const H) -> &'a T {
-    let slot: *const Slot<T> = handle.cast();
-    // SAFETY: the caller vouches.
-    unsafe { (*(*slot).value.get()).assume_init_ref() }
 }
 
 /// Takes the value out of a handle, which is freed. `None`: it is NULL.

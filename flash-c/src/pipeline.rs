@@ -130,7 +130,7 @@ pub unsafe extern "C" fn flash_pipeline_submit(
                 text::options(options)?,
             )
         };
-        let submission = kernel.args(&values)?.shared();
+        let submission = values.of(kernel)?.shared();
         of.change(|pipeline| {
             let submitted = std::mem::replace(pipeline, of.runtime.pipeline()).submit(submission);
             let submitted = if options.is_empty() { submitted } else { submitted.options(options) };

@@ -1,16 +1,17 @@
 //! Types of elements by name, arguments and dimensions as C has them.
 
 use crate::error::{Failure, call};
-use crate::handle::{get, known};
-use crate::memory::Memory;
+use crate::handle::get;
+use crate::memory::{Memory, MemoryHandle};
 use crate::status::*;
 use crate::text;
 use flash_core::descriptor::{Element, ElementType};
 use flash_core::index::{Dim, DimList, IntoDims, count_by};
 use flash_core::memory::AnyType;
-use flash_core::runtime::{AnyArgument, AnyArguments};
+use flash_core::Error;
+use flash_core::runtime::{AnyArgument, AnyArguments, BoundArguments, BoundKernel};
 use std::collections::HashMap;
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// [`Value::kind`]: a number of C's type `int8_t`.
@@ -50,13 +51,11 @@ pub struct Value {
     pub kind: u32,
     /// 0.
     pub reserved: u32,
-    /// Of a number: its bits, the least significant ones of these.
+    /// Of a number: its bits, the least significant ones of these. Of a memory or a range of it: the address
+    /// that is its handle. Of `VALUE_BYTES`: the address of as many bytes as the type has.
     pub bits: u64,
-    /// Of a memory or a range of it: the memory's handle. Of `VALUE_BYTES`: the bytes, as many as the type has.
-    pub pointer: *const c_void,
-    /// Of `VALUE_BYTES`: the type's name, as in `flash_memory_create`.
-    pub type_name: *const c_char,
-    /// Of `VALUE_RANGE`: the first element.
+    /// Of `VALUE_RANGE`: the first element. Of `VALUE_BYTES`: the address of the type's name, as in
+    /// `flash_memory_create`.
     pub begin: u64,
     /// Of `VALUE_RANGE`: one past the last element.
     pub end: u64,
@@ -202,88 +201,107 @@ pub unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// Arguments from C, which were checked.
+/// Arguments from C.
 pub struct Values<'a>(&'a [Value]);
 
 impl<'a> Values<'a> {
-    /// Checks their kinds, handles and names.
+    /// The list, of which nothing is checked.
     ///
     /// # Safety
-    /// There are `count` at `values`. Memories are handles of this library that no other thread frees; there
-    /// are as many bytes as their types have; texts end with NUL.
+    /// There are `count` at `values`, which nothing changes. Memories are handles of this library that no
+    /// other thread frees; there are as many bytes as their types have; texts end with NUL.
     #[inline]
     pub unsafe fn new(values: *const Value, count: usize) -> Result<Values<'a>, Failure> {
         // SAFETY: the caller vouches.
-        let values: &'a [Value] = unsafe { list(values, count, "arguments")? };
-        for (position, value) in values.iter().enumerate() {
-            if (value.kind as usize) < NUMBERS {
-                continue;
-            }
-            // SAFETY: the caller vouches for what the kind says.
+        Ok(Values(unsafe { list(values, count, "arguments")? }))
+    }
+
+    /// The kernel with these.
+    ///
+    /// # Errors
+    /// What is no argument; else what does not fit the kernel.
+    #[inline(always)]
+    pub fn of<'v>(&'v self, kernel: &'v BoundKernel) -> Result<BoundArguments<'v, Self>, Failure> {
+        kernel.args(self).map_err(|error| self.fault(error))
+    }
+
+    /// The first that is no argument, or `error`.
+    #[cold]
+    fn fault(&self, error: Error) -> Failure {
+        let check = |(position, value): (usize, &Value)| {
+            // SAFETY: the caller of `new` vouches for what the kind says.
             unsafe {
-                if value.is_memory() {
-                    get::<Memory, _>(value.pointer)?;
-                } else if value.kind == VALUE_BYTES {
-                    list(value.pointer.cast::<u8>(), value.value_type()?.size, "bytes")?;
-                } else {
-                    return Err(unknown(position, value.kind));
+                match value.kind {
+                    kind if (kind as usize) < NUMBERS => {}
+                    VALUE_MEMORY | VALUE_RANGE => _ = get::<Memory, _>(value.memory())?,
+                    VALUE_BYTES => _ = value.bytes()?,
+                    other => return Err(unknown(position, other)),
                 }
             }
-        }
-        Ok(Values(values))
+            Ok(())
+        };
+        self.0.iter().enumerate().try_for_each(check).err().unwrap_or_else(|| error.into())
     }
 }
 
-impl AnyArguments for Values<'_> {
+// SAFETY: the caller of `new` vouches that nothing changes them; a name has one type for ever.
+unsafe impl AnyArguments for Values<'_> {
     #[inline(always)]
     fn len(&self) -> usize {
         self.0.len()
     }
 
     #[inline(always)]
-    fn at(&self, position: usize) -> AnyArgument<'_> {
+    fn at(&self, position: usize) -> Option<AnyArgument<'_>> {
         let value = &self.0[position];
-        if value.is_memory() {
-            // SAFETY: `Values::new` has found it to be a handle, and its caller vouches that it stays one.
-            let memory = unsafe { known::<Memory, _>(value.pointer) }.any();
-            return match value.kind {
-                VALUE_MEMORY => AnyArgument::Memory(memory),
-                _ => AnyArgument::Range(memory, value.begin as usize..value.end as usize),
-            };
+        if value.kind == VALUE_MEMORY {
+            // SAFETY: the caller of `new` vouches for a handle.
+            let memory = unsafe { get::<Memory, _>(value.memory()) }.ok()?;
+            return Some(AnyArgument::Memory(memory.any()));
         }
         match numbers().get(value.kind as usize) {
             Some(number) => {
                 let all: &[u8; 8] = bytemuck::cast_ref(&value.bits);
                 let first = if cfg!(target_endian = "big") { all.len() - number.size } else { 0 };
-                AnyArgument::Scalar(*number, &all[first..][..number.size])
+                Some(AnyArgument::Scalar(*number, &all[first..][..number.size]))
             }
-            None => value.any_bytes(),
+            None => value.other(),
         }
     }
 }
 
 impl Value {
     #[inline(always)]
-    fn is_memory(&self) -> bool {
-        self.kind == VALUE_MEMORY || self.kind == VALUE_RANGE
+    fn memory(&self) -> *const MemoryHandle {
+        std::ptr::with_exposed_provenance(self.bits as usize)
     }
 
-    /// The type of `VALUE_BYTES`.
+    /// The value of `VALUE_BYTES`.
     ///
     /// # Safety
-    /// Its name ends with NUL.
-    unsafe fn value_type(&self) -> Result<AnyType, Failure> {
+    /// Its name ends with NUL, and it has as many bytes as its type.
+    unsafe fn bytes(&self) -> Result<AnyArgument<'_>, Failure> {
+        let name = std::ptr::with_exposed_provenance(self.begin as usize);
+        let bytes: *const u8 = std::ptr::with_exposed_provenance(self.bits as usize);
         // SAFETY: the caller vouches.
-        type_of(unsafe { text::required(self.type_name, "the name of an argument's type")? })
+        unsafe {
+            let element = type_of(text::required(name, "the name of an argument's type")?)?;
+            Ok(AnyArgument::Scalar(element, list(bytes, element.size, "bytes")?))
+        }
     }
 
-    #[cold]
-    fn any_bytes(&self) -> AnyArgument<'_> {
-        // SAFETY: `Values::new` has found a type of this name, which never becomes another, and its caller
-        // vouches for the bytes.
+    /// A range, or bytes.
+    fn other(&self) -> Option<AnyArgument<'_>> {
+        // SAFETY: the caller of `Values::new` vouches for what the kind says.
         unsafe {
-            let element = self.value_type().expect("a type that was there");
-            AnyArgument::Scalar(element, std::slice::from_raw_parts(self.pointer.cast(), element.size))
+            match self.kind {
+                VALUE_RANGE => {
+                    let memory = get::<Memory, _>(self.memory()).ok()?.any();
+                    Some(AnyArgument::Range(memory, self.begin as usize..self.end as usize))
+                }
+                VALUE_BYTES => self.bytes().ok(),
+                _ => None,
+            }
         }
     }
 }

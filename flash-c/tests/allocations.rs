@@ -11,7 +11,6 @@ use flash_c::runtime::flash_runtime_open;
 use flash_c::types::{Dimension, VALUE_F32, VALUE_MEMORY, VALUE_RANGE, Value};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 /// Counts the allocations of each thread.
@@ -77,19 +76,11 @@ fn a_warm_launch_from_c_allocates_nothing() {
         }
         assert_eq!(flash_pipeline_create(runtime, &mut pipeline), 0);
     }
-    let value = |kind, bits, pointer: *const c_void| Value {
-        kind,
-        reserved: 0,
-        bits,
-        pointer,
-        type_name: null(),
-        begin: 0,
-        end: len,
-    };
-    let array = |kind, at: usize| value(kind, 0, memories[at].cast_const().cast());
+    let value = |kind, bits| Value { kind, reserved: 0, bits, begin: 0, end: len };
+    let array = |kind, at: usize| value(kind, memories[at].expose_provenance() as u64);
     let count = Dimension { start: 0, step: 1, count: len, values: null() };
     let launch = |scale: f32, kind| {
-        let values = [value(VALUE_F32, scale.to_bits().into(), null()), array(kind, 0), array(kind, 1)];
+        let values = [value(VALUE_F32, scale.to_bits().into()), array(kind, 0), array(kind, 1)];
         assert_eq!(unsafe { flash_kernel_launch(kernel, values.as_ptr(), 3, &count, 1) }, 0);
         values
     };
@@ -102,7 +93,7 @@ fn a_warm_launch_from_c_allocates_nothing() {
                 unsafe { flash_pipeline_submit(pipeline, kernel, values.as_ptr(), 3, &count, 1, null()) };
             assert_eq!(status, 0);
         }
-        unsafe { flash_pipeline_exec(pipeline) };
+        assert_eq!(unsafe { flash_pipeline_exec(pipeline) }, 0);
         assert_eq!(allocations(|| assert_eq!(unsafe { flash_pipeline_exec(pipeline) }, 0)), 0);
     }
 }

@@ -170,7 +170,7 @@ fn structs_have_the_same_layout_in_c() {
         )*};
     }
     layout! {
-        flash_value = types::Value { kind, reserved, bits, pointer, type_name, begin, end };
+        flash_value = types::Value { kind, reserved, bits, begin, end };
         flash_dimension = types::Dimension { start, step, count, values };
         flash_device_report = runtime::DeviceReport {
             id, name, vendor, version, kind, memory_bytes, threads, host_memory

@@ -228,27 +228,25 @@ fn every_program_of_the_page_compiles_without_warnings_and_runs() {
         assert!(programs.iter().any(|(of, ..)| *of == language), "{language:?}");
     }
     for (language, name, code) in programs {
-        let program = place.path().join(&name);
-        let source = place.path().join(format!("{name}.source"));
+        let program = place.path().join(format!("{name}.out"));
+        let source = place.path().join(&name);
         fs::write(&source, &code).unwrap();
+        let strict = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
         let mut compile = match language {
             Language::C => command("cc"),
             Language::Cpp => command("c++"),
             Language::Fortran => command("gfortran"),
         };
         match language {
-            Language::C => compile.args(["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-x", "c"]),
-            Language::Cpp => {
-                compile.args(["-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", "-x", "c++"])
-            }
+            Language::C => compile.arg("-std=c99").args(strict),
+            Language::Cpp => compile.arg("-std=c++17").args(strict),
             Language::Fortran => {
                 let module = installed.at("share/flash/flash_host.f90");
-                compile.args(["-std=f2008", "-Wall", "-Werror", "-J"]).arg(place.path()).arg(module);
-                compile.args(["-x", "f95"])
+                compile.args(["-std=f2008", "-Wall", "-Werror", "-J"]).arg(place.path()).arg(module)
             }
         };
         let (include, library) = (installed.at("include"), installed.at("lib"));
-        compile.arg(&source).args(["-x", "none", "-o"]).arg(&program).arg("-I").arg(include);
+        compile.arg(&source).arg("-o").arg(&program).arg("-I").arg(include);
         compile.arg("-L").arg(&library).arg("-lflash").arg(format!("-Wl,-rpath,{}", library.display()));
         succeeds(compile.current_dir(place.path()));
         let output = succeeds(command(&program).current_dir(place.path()));
@@ -267,7 +265,7 @@ fn the_fortran_module_has_every_function_of_the_header() {
     });
     let mut count = 0;
     for name in
-        declared.filter(|name| !["flash_as_", "flash_value_of_"].iter().any(|own| name.starts_with(own)))
+        declared.filter(|name| !name.starts_with("flash_as_"))
     {
         let here =
             [format!("function {name}("), format!("subroutine {name}("), format!("interface {name}\n")];

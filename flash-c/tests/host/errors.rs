@@ -56,7 +56,7 @@ fn arguments_are_checked_in_number_kind_type_and_shape() {
     refused(&[f32(1.0), array(i), array(y)], &["argument `x`", "found array of i32", "Item<Read<f64>>"]);
     refused(&[u64(1), array(x), array(y)], &["argument `a`", "expected a scalar", "found u64"]);
     // Kinds that are none.
-    let status = launch(saxpy, &[f32(1.0), value(99, 0, null())], &[]);
+    let status = launch(saxpy, &[f32(1.0), value(99, 0)], &[]);
     fails(status, STATUS_ARGUMENT, &["number 1", "found 99", "flash_as_f32"]);
     // Length and shape.
     fails(

@@ -194,33 +194,34 @@ fn blank() -> MemoryReport {
     MemoryReport { type_name: null(), element_size: 0, len: 0, axes: 0, shape: null() }
 }
 
-fn value(kind: u32, bits: u64, pointer: *const c_void) -> Value {
-    Value { kind, reserved: 0, bits, pointer, type_name: null(), begin: 0, end: 0 }
+fn value(kind: u32, bits: u64) -> Value {
+    Value { kind, reserved: 0, bits, begin: 0, end: 0 }
 }
 
 fn f32(x: f32) -> Value {
-    value(VALUE_F32, x.to_bits().into(), null())
+    value(VALUE_F32, x.to_bits().into())
 }
 
 fn f64(x: f64) -> Value {
-    value(VALUE_F64, x.to_bits(), null())
+    value(VALUE_F64, x.to_bits())
 }
 
 fn u64(x: u64) -> Value {
-    value(VALUE_U64, x, null())
+    value(VALUE_U64, x)
 }
 
 fn array(memory: *const MemoryHandle) -> Value {
-    value(VALUE_MEMORY, 0, memory.cast())
+    value(VALUE_MEMORY, memory.expose_provenance() as u64)
 }
 
 /// A value of any type, by its bytes.
 fn bytes<T>(type_name: &CStr, of: &T) -> Value {
-    Value { type_name: type_name.as_ptr(), ..value(VALUE_BYTES, 0, std::ptr::from_ref(of).cast()) }
+    let begin = type_name.as_ptr().expose_provenance() as u64;
+    Value { begin, ..value(VALUE_BYTES, std::ptr::from_ref(of).expose_provenance() as u64) }
 }
 
 fn range(memory: *const MemoryHandle, begin: u64, end: u64) -> Value {
-    Value { begin, end, ..value(VALUE_RANGE, 0, memory.cast()) }
+    Value { kind: VALUE_RANGE, begin, end, ..array(memory) }
 }
 
 fn count(count: u64) -> Dimension {

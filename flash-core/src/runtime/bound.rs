@@ -32,25 +32,29 @@ pub enum AnyArgument<'a> {
     Range(&'a AnyMemory, Range<usize>),
 }
 
-/// A list of arguments, which gives the same each time it is asked: no list of theirs is made for a launch.
-pub trait AnyArguments {
+/// A list of arguments. No other list is made of it for a launch.
+///
+/// # Safety
+/// Each time it is asked it gives the same: length, types, sizes and memories.
+pub unsafe trait AnyArguments {
     /// Their number.
     fn len(&self) -> usize;
-    /// The argument at a position below [`len`](Self::len).
-    fn at(&self, position: usize) -> AnyArgument<'_>;
+    /// The argument at a position below [`len`](Self::len). `None`: what is there is none.
+    fn at(&self, position: usize) -> Option<AnyArgument<'_>>;
     /// True if there is none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-impl AnyArguments for [AnyArgument<'_>] {
+// SAFETY: a slice that nothing changes.
+unsafe impl AnyArguments for [AnyArgument<'_>] {
     fn len(&self) -> usize {
         <[_]>::len(self)
     }
 
-    fn at(&self, position: usize) -> AnyArgument<'_> {
-        self[position].clone()
+    fn at(&self, position: usize) -> Option<AnyArgument<'_>> {
+        self.get(position).cloned()
     }
 }
 
@@ -125,13 +129,14 @@ impl Variant {
     fn fits(&self, arguments: &(impl AnyArguments + ?Sized)) -> bool {
         self.arguments.len() == arguments.len()
             && self.arguments.iter().enumerate().all(|(position, want)| match arguments.at(position) {
-                AnyArgument::Scalar(element, bytes) => {
+                Some(AnyArgument::Scalar(element, bytes)) => {
                     want.scalar && element.agrees(want.element) && bytes.len() == want.element.size
                 }
-                AnyArgument::Memory(memory) => !want.scalar && memory.element().agrees(want.element),
-                AnyArgument::Range(memory, range) => {
+                Some(AnyArgument::Memory(memory)) => !want.scalar && memory.element().agrees(want.element),
+                Some(AnyArgument::Range(memory, range)) => {
                     !want.scalar && memory.element().agrees(want.element) && memory.check(&range).is_ok()
                 }
+                None => false,
             })
     }
 }
@@ -183,7 +188,12 @@ impl BoundKernel {
     #[cold]
     #[inline(never)]
     fn choose(&self, arguments: &(impl AnyArguments + ?Sized)) -> Result<Chosen, Error> {
-        let all: Vec<AnyArgument<'_>> = (0..arguments.len()).map(|position| arguments.at(position)).collect();
+        let none = |position: usize| {
+            let text = "expected a number, a memory or a range of one, found nothing of that";
+            Error::argument(self.kernel.name(), format!("number {position}"), text)
+        };
+        let all = (0..arguments.len()).map(|at| arguments.at(at).ok_or_else(|| none(at)));
+        let all: Vec<AnyArgument<'_>> = all.collect::<Result<_, Error>>()?;
         for (position, argument) in all.iter().enumerate() {
             match argument {
                 AnyArgument::Range(memory, range) => memory.check(range)?,
@@ -241,7 +251,8 @@ impl<'v, A: AnyArguments + ?Sized> BoundArguments<'v, A> {
         list.begin(plan);
         let mut to = list.write();
         for position in 0..self.arguments.len() {
-            match self.arguments.at(position) {
+            // SAFETY: there were arguments of just these types when they were looked at, so there still are.
+            match unsafe { self.arguments.at(position).unwrap_unchecked() } {
                 // Almost all have one of these sizes, which are copied without a call.
                 AnyArgument::Scalar(_, bytes) => match bytes.len() {
                     4 => to.scalar_bytes(&bytes[..4]),

@@ -67,10 +67,9 @@ pub fn rows() -> Result<Vec<Row>> {
         ok(flash_pipeline_create(c_rt, &mut pipeline))?;
         (*host.get(b"host_launches\0")?, *host.get(b"host_runs\0")?)
     };
-    let value =
-        |kind, bits, pointer| Value { kind, reserved: 0, bits, pointer, type_name: null(), begin: 0, end: 0 };
-    let array = |at: usize| value(VALUE_MEMORY, 0, c_memories[at].cast_const().cast());
-    let values = [value(VALUE_F32, 1f32.to_bits().into(), null()), array(0), array(1), array(2)];
+    let value = |kind, bits| Value { kind, reserved: 0, bits, begin: 0, end: 0 };
+    let array = |at: usize| value(VALUE_MEMORY, c_memories[at].expose_provenance() as u64);
+    let values = [value(VALUE_F32, 1f32.to_bits().into()), array(0), array(1), array(2)];
     let dimension = Dimension { start: 0, step: 1, count: 1, values: null() };
     for _ in 0..CHAIN {
         // SAFETY: handles, four values and a dimension.
