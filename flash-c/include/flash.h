@@ -209,19 +209,10 @@ typedef struct flash_memory_report {
 
 // An argument of a kernel. Made by `flash_as_f32(..)`, `flash_as_array(..)` and their like.
 typedef struct flash_value {
-  // `VALUE_*`: what it is.
   uint32_t kind;
-  // 0.
   uint32_t reserved;
-  // Of a number: its bits, the least significant ones of these.
   uint64_t bits;
-  // Of a memory or a range of it: the memory's handle. Of `VALUE_BYTES`: the bytes, as many as the type has.
-  const void *pointer;
-  // Of `VALUE_BYTES`: the type's name, as in `flash_memory_create`.
-  const char *type_name;
-  // Of `VALUE_RANGE`: the first element.
   uint64_t begin;
-  // Of `VALUE_RANGE`: one past the last element.
   uint64_t end;
 } flash_value;
 
@@ -543,19 +534,13 @@ extern "C" {
 #endif
 
 // Arguments: numbers, all or a range of a memory, and values of any type. `type_name` and `bytes` are
-// read when the value is used.
+// read when the value is used: until then they stay.
 
-// In C and C++ alike, and so that a compiler keeps them in registers.
-static inline flash_value flash_value_of_(uint32_t kind, uint64_t bits, const void *pointer)
-{
-    flash_value value = {kind, 0, bits, pointer, NULL, 0, 0};
-    return value;
-}
-
-#define FLASH_DEFINE_(name, type, KIND)               \
-    static inline flash_value flash_as_##name(type x) \
-    {                                                 \
-        return flash_value_of_(KIND, (uint64_t)x, NULL); \
+#define FLASH_DEFINE_(name, type, KIND)                          \
+    static inline flash_value flash_as_##name(type x)            \
+    {                                                            \
+        flash_value value = {KIND, 0, (uint64_t)x, 0, 0};        \
+        return value;                                            \
     }
 FLASH_DEFINE_(i8, int8_t, FLASH_VALUE_I8)
 FLASH_DEFINE_(i16, int16_t, FLASH_VALUE_I16)
@@ -572,37 +557,36 @@ static inline flash_value flash_as_f32(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return flash_value_of_(FLASH_VALUE_F32, bits, NULL);
+    flash_value value = {FLASH_VALUE_F32, 0, bits, 0, 0};
+    return value;
 }
 
 static inline flash_value flash_as_f64(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return flash_value_of_(FLASH_VALUE_F64, bits, NULL);
+    flash_value value = {FLASH_VALUE_F64, 0, bits, 0, 0};
+    return value;
 }
 
 // All of a memory.
 static inline flash_value flash_as_array(const flash_memory *memory)
 {
-    return flash_value_of_(FLASH_VALUE_MEMORY, 0, memory);
+    flash_value value = {FLASH_VALUE_MEMORY, 0, (uint64_t)(uintptr_t)memory, 0, 0};
+    return value;
 }
 
 // The elements from `begin` to before `end`.
 static inline flash_value flash_as_range(const flash_memory *memory, uint64_t begin, uint64_t end)
 {
-    flash_value value = flash_as_array(memory);
-    value.kind = FLASH_VALUE_RANGE;
-    value.begin = begin;
-    value.end = end;
+    flash_value value = {FLASH_VALUE_RANGE, 0, (uint64_t)(uintptr_t)memory, begin, end};
     return value;
 }
 
 // A value of the type of this name, as many bytes as that has.
 static inline flash_value flash_as_value(const char *type_name, const void *bytes)
 {
-    flash_value value = flash_value_of_(FLASH_VALUE_BYTES, 0, bytes);
-    value.type_name = type_name;
+    flash_value value = {FLASH_VALUE_BYTES, 0, (uint64_t)(uintptr_t)bytes, (uint64_t)(uintptr_t)type_name, 0};
     return value;
 }
 

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn flash_kernel_launch(
             let kernel = &get::<NamedKernel, _>(kernel)?.kernel;
             let values = Values::new(values, value_count)?;
             let dimensions = Dimensions::new(list(dimensions, dimension_count, "dimensions")?)?;
-            kernel.runtime().submit(values.of(kernel)?).exec(dimensions)?;
+            kernel.launch(&values, dimensions).map_err(|error| values.fault(error))?;
         }
         Ok(())
     })

@@ -225,9 +225,9 @@ impl<'a> Values<'a> {
         kernel.args(self).map_err(|error| self.fault(error))
     }
 
-    /// The first that is no argument, or `error`.
+    /// Why a launch with these failed: the first that is no argument, or `error`.
     #[cold]
-    fn fault(&self, error: Error) -> Failure {
+    pub fn fault(&self, error: Error) -> Failure {
         let check = |(position, value): (usize, &Value)| {
             // SAFETY: the caller of `new` vouches for what the kind says.
             unsafe {

@@ -4,6 +4,7 @@
 //! each of its descriptors. A launch compares addresses, and no names.
 
 use super::api::RuntimeObj;
+use super::buffer::Pooled;
 use super::dynamic::{Chosen, Given, Kernel};
 use super::plan::Plan;
 use super::state::Runtime;
@@ -14,6 +15,7 @@ use crate::kernel::ArgumentWriter;
 use crate::kernel::views::Array;
 use crate::memory::{AnyMemory, AnyType};
 use flash_types::descriptor::{KernelDescriptor, View};
+use flash_types::index::IntoDims;
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Range;
@@ -71,7 +73,7 @@ unsafe impl AnyArguments for [AnyArgument<'_>] {
 /// let (x, y) = (AnyMemory::zeroed(float, &[100])?, AnyMemory::zeroed(float, &[100])?);
 /// let two = 2f32.to_ne_bytes();
 /// let arguments = [AnyArgument::Scalar(float, &two), AnyArgument::Memory(&x), AnyArgument::Memory(&y)];
-/// rt.submit(saxpy.args(&arguments[..])?).exec([100])?;
+/// saxpy.launch(&arguments[..], [100])?;
 /// # Ok(())
 /// # }
 /// ```
@@ -183,6 +185,52 @@ impl BoundKernel {
             false => self.choose(arguments)?,
         };
         Ok(BoundArguments { kernel: self, chosen, arguments })
+    }
+
+    /// Launches it with these arguments, and returns after all work items have finished: as `submit` and `exec`
+    /// of [`args`](Self::args), and cheaper where the thread launches it again with the same memories.
+    ///
+    /// # Errors
+    /// As those of [`args`](Self::args) and [`SubmitObj::exec`](super::SubmitObj::exec).
+    #[inline(always)]
+    pub fn launch<A: AnyArguments + ?Sized>(&self, arguments: &A, dims: impl IntoDims) -> Result<(), Error> {
+        let mut buffer = Pooled::take(&self.runtime.inner);
+        if !self.repeats(buffer.list(), arguments) {
+            buffer.record(&mut self.args(arguments)?);
+        }
+        buffer.finish_and_exec(dims)
+    }
+
+    /// Whether the submission is the one that the thread recorded last, but for its scalars. Then its memories
+    /// are those whose types were looked at.
+    #[inline(always)]
+    fn repeats<A: AnyArguments + ?Sized>(&self, list: &mut SubmissionList, arguments: &A) -> bool {
+        let Some(variant) = self.variants.get(self.last.load(Ordering::Relaxed)) else { return false };
+        // SAFETY: a plan of this runtime's table, which neither moves nor goes as long as the runtime.
+        let Some(plan) = (unsafe { variant.plan.load(Ordering::Acquire).as_ref() }) else { return false };
+        let expected = &variant.arguments[..];
+        if plan.movement.is_some() || arguments.len() != expected.len() {
+            return false;
+        }
+        list.repeat(plan, |position, recorded| match arguments.at(position) {
+            Some(AnyArgument::Memory(memory)) => recorded.is(memory.header()),
+            Some(AnyArgument::Scalar(element, bytes)) => {
+                let want = &expected[position];
+                let same = want.scalar && want.element == element && bytes.len() == element.size;
+                if same {
+                    // SAFETY: the plan is of this variant, whose argument is a scalar of that type.
+                    unsafe {
+                        match bytes.len() {
+                            4 => recorded.set(&bytes[..4]),
+                            8 => recorded.set(&bytes[..8]),
+                            _ => recorded.set(bytes),
+                        }
+                    }
+                }
+                same
+            }
+            _ => false,
+        })
     }
 
     #[cold]
