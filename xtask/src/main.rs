@@ -8,6 +8,7 @@
 //! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
 //! - `soak` runs random graphs, tasks and launches against models (`soak.rs`).
 //! - `gpu` tests and measures the CUDA backend where there is a GPU (`gpu/`).
+//! - `install` puts the library for C, the program, plugins and headers under a prefix (`install.rs`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
 //! # Skipped tests
@@ -34,6 +35,7 @@
 mod bench;
 mod cuda;
 mod gpu;
+mod install;
 mod mpi;
 mod opencl;
 mod sanitize;
@@ -66,6 +68,7 @@ Examples:
   cargo xtask bench dispatch --json d.json   the same, the rows also to a file
   cargo xtask bench dispatch --against DIR   the same here and in another checkout, as ratios
   cargo xtask soak graphs --minutes 30       random graphs, until the time is over or one fails
+  cargo xtask install --prefix /opt/flash --release   the library for C, C++ and Fortran
   cargo xtask gpu --pack FOLDER              for a machine that has a GPU, but no Rust
 
 Environment:
@@ -115,6 +118,10 @@ enum Command {
     /// machine without Rust, `--pack FOLDER` puts all that is needed into a folder: `FOLDER/xtask gpu --from
     /// FOLDER` then does the same there. Exit status 0 if all that ran passed.
     Gpu(gpu::Options),
+    /// Install FLASH for host programs in C, C++ and Fortran, with the program `flash` and plugins.
+    ///
+    /// Headers, libflash.so, the Fortran module, and files for pkg-config and CMake: docs/c.md.
+    Install(install::Options),
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),
     /// Run random graphs or tasks against models, until a time is over or one fails.
@@ -131,6 +138,7 @@ fn main() -> ExitCode {
         Command::Test => test::run(),
         Command::CheckCuda(options) => cuda::check(&options),
         Command::Gpu(options) => gpu::run(&options),
+        Command::Install(options) => install::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Bench(options) => bench::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),

@@ -38,6 +38,13 @@ const TESTS: &[Need] = &[
     Need { probe: Probe::Program("gcc"), package: "gcc", used_by: "backends and kernels in C" },
     Need { probe: Probe::Program("g++"), package: "g++", used_by: "the plugin interface from C++" },
     Need { probe: Probe::Program("gfortran"), package: "gfortran", used_by: "kernels in Fortran" },
+    Need { probe: Probe::Program("cmake"), package: "cmake", used_by: "programs that find FLASH by CMake" },
+    Need { probe: Probe::Program("make"), package: "make", used_by: "what CMake makes" },
+    Need {
+        probe: Probe::Program("pkg-config"),
+        package: "pkg-config",
+        used_by: "programs that find FLASH by pkg-config",
+    },
     OPENBLAS,
 ];
 

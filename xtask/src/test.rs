@@ -18,7 +18,8 @@ const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 
 /// What tests load and start, built with them: alone it would get fewer features of what it depends on, and
 /// most of that would be built twice.
-const BUILD: &[&str] = &["build", "--workspace", "--lib", "--tests", "--bin", "flash", "--bin", "nbody"];
+const BUILD: &[&str] =
+    &["build", "--workspace", "--lib", "--tests", "--bin", "flash", "--bin", "nbody", "--bin", "xtask"];
 
 /// A host program that brings its own kernels and backends, with the definitions of the library. What
 /// features bring is in `tests/tests/features.rs`.

@@ -34,6 +34,27 @@ fn host_code_has_at_most_ten_lines() {
     assert_eq!(found, 5, "two forms of the bodies, particles, fields, and heat in a cube");
 }
 
+/// The same count for the hosts of the bodies in other languages.
+#[test]
+fn hosts_in_c_cpp_and_fortran_have_at_most_twenty_lines() {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of examples").join("nbody/hosts");
+    for (file, mark) in [("nbody.c", "//"), ("nbody.cpp", "//"), ("nbody.f90", "!")] {
+        let text = fs::read_to_string(folder.join(file)).expect(file);
+        let (mut host, mut inside) = (Vec::new(), false);
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match line.strip_prefix(mark).map(str::trim) {
+                Some("host") => inside = true,
+                Some("end host") => inside = false,
+                None if inside => host.push(line),
+                _ => {}
+            }
+        }
+        assert!((5..=20).contains(&host.len()), "{file}: {} lines: {host:#?}", host.len());
+        assert!(host.iter().any(|line| line.contains("exec")), "{file}: {host:#?}");
+    }
+}
+
 #[test]
 fn programs_name_no_device_but_in_runtime_keys() {
     for (path, text) in sources() {

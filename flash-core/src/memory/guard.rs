@@ -239,24 +239,39 @@ pub(super) fn element<T: Element>(header: &ArrayInner, i: u64) -> Result<T, Erro
     Ok(HostRead::new(header, i..i + 1)?.elements()[0])
 }
 
-#[cfg(feature = "recordings")]
-/// A guard of all of a memory whose element type is not known here.
+/// A guard of a memory whose element type is not known here.
 pub(crate) struct ByteGuard<'a>(HostGuard<'a>);
 
-#[cfg(feature = "recordings")]
 impl<'a> ByteGuard<'a> {
-    /// Errors are those of a [`ReadGuard`].
+    /// Shared access to all of it. Errors are those of a [`ReadGuard`].
+    #[cfg(feature = "recordings")]
     #[track_caller]
     pub fn new(header: &'a ArrayInner) -> Result<Self, Error> {
-        HostGuard::new(header, 0..header.len() as u64, false, Location::caller()).map(ByteGuard)
+        ByteGuard::of_range(header, 0..header.len() as u64, false)
+    }
+
+    /// Access to a range that lies in the array. Errors are those of the guards of known types.
+    #[track_caller]
+    pub fn of_range(header: &'a ArrayInner, range: Range<u64>, written: bool) -> Result<Self, Error> {
+        HostGuard::new(header, range, written, Location::caller()).map(ByteGuard)
     }
 
     pub fn bytes(&self) -> &[u8] {
         let ByteGuard(host) = self;
-        let len = host.len() * host.header.element_size() as usize;
         // SAFETY: the memory has that many bytes, all initialised, since an element is plain data; while the
-        // guard is alive they are not written.
-        unsafe { std::slice::from_raw_parts(host.first(), len) }
+        // guard is alive they are not written but through it.
+        unsafe { std::slice::from_raw_parts(host.first(), self.len()) }
+    }
+
+    /// `None`: it is a guard that reads.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let (first, len) = (self.0.first(), self.len());
+        // SAFETY: as above; a guard that writes is the only use of its array.
+        self.0.written.then(|| unsafe { std::slice::from_raw_parts_mut(first, len) })
+    }
+
+    fn len(&self) -> usize {
+        self.0.len() * self.0.header.element_size() as usize
     }
 }
 

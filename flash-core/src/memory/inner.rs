@@ -73,7 +73,12 @@ fn next_id() -> u64 {
 
 /// The layout of an array; `None` if it is larger than memory can be.
 pub(super) fn aligned<T>(len: usize) -> Option<Layout> {
-    Layout::array::<T>(len).and_then(|layout| layout.align_to(ALIGNMENT)).ok()
+    Layout::array::<T>(len).ok().and_then(aligned_to_devices)
+}
+
+/// A layout with the alignment that devices like; `None` if it is larger than memory can be.
+pub(super) fn aligned_to_devices(layout: Layout) -> Option<Layout> {
+    layout.align_to(ALIGNMENT).ok()
 }
 
 impl ArrayInner {

@@ -9,6 +9,7 @@
 //! elements between the memories of `device`. `block` places an array on the host; how much memory of the
 //! host arrays take is limited by `host_budget`.
 
+mod any;
 pub(crate) mod block;
 pub(crate) mod coherence;
 pub(crate) mod device;
@@ -29,6 +30,7 @@ pub(crate) mod state;
 mod tests;
 pub(crate) mod transfer;
 
+pub use any::{AnyMemory, AnyReadGuard, AnyType, AnyWriteGuard};
 pub(crate) use guard::PATIENCE;
 #[cfg(feature = "recordings")]
 pub(crate) use guard::{ByteGuard, contents};

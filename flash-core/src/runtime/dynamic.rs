@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes};
 use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::{FlashMemory, MemoryRange};
-use flash_types::descriptor::{Access, ElementType, KernelDescriptor, Searchable, View};
+use flash_types::descriptor::{Access, ArgumentDescriptor, ElementType, KernelDescriptor, Searchable, View};
+use std::fmt;
 
 /// A kernel by name: the descriptors that its implementations have, one per set of element types.
 #[derive(Clone, Debug)]
@@ -88,54 +89,132 @@ impl Kernel {
     /// [`Error::Argument`] with the types expected and found.
     pub fn args<'a>(&self, arguments: impl KernelArguments<'a>) -> Result<ByName<'a>, Error> {
         let arguments = arguments.into_list();
-        let fits = |descriptor: &KernelDescriptor| {
-            descriptor.arguments.len() == arguments.len()
-                && descriptor.arguments.iter().zip(&arguments).all(|(want, have)| {
-                    want.element.agrees(&have.element)
-                        && match &have.value {
-                            Value::Scalar(_) => want.view == View::Scalar,
-                            Value::Array { writable, .. } => {
-                                want.view != View::Scalar && (*writable || want.access == Access::Read)
-                            }
-                        }
-                })
+        let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
+        let descriptor = match self.choose(&given)? {
+            Chosen::Variant(index) => self.variants[index].clone(),
+            Chosen::Widened(descriptor) => *descriptor,
         };
-        if let Some(descriptor) = self.variants.iter().find(|variant| fits(variant)) {
-            return Ok(ByName { descriptor: descriptor.clone(), arguments });
+        Ok(ByName { descriptor, arguments })
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The descriptor that fits these arguments.
+    ///
+    /// # Errors
+    /// As [`args`](Self::args).
+    pub(super) fn choose(&self, given: &[Given<'_>]) -> Result<Chosen, Error> {
+        if let Some(index) = self.variants.iter().position(|variant| fits(variant, given)) {
+            return Ok(Chosen::Variant(index));
         }
         // The descriptor of a definition with just these numbers: its plan then finds the implementations
         // that fit.
         let as_given = |variant: &KernelDescriptor| {
             let mut descriptor = variant.clone();
-            let numbers = descriptor.arguments.iter_mut().zip(&arguments);
+            let numbers = descriptor.arguments.iter_mut().zip(given);
             numbers
                 .filter(|(want, _)| want.view == View::Scalar)
                 .for_each(|(want, have)| want.element = have.element.clone());
             let widening = Widening::between(&descriptor, variant).ok()?;
-            fits(&descriptor).then_some((widening.rating(), descriptor))
+            fits(&descriptor, given).then_some((widening.rating(), descriptor))
         };
         let fuzzy = |variant: &&KernelDescriptor| {
             self.searchable.as_ref().or(variant.attributes.get()) == Some(&Searchable::Fuzzy)
         };
         let widened =
             self.variants.iter().filter(fuzzy).filter_map(as_given).max_by_key(|(rating, _)| *rating);
-        if let Some((_, descriptor)) = widened {
-            return Ok(ByName { descriptor, arguments });
+        match widened {
+            Some((_, descriptor)) => Ok(Chosen::Widened(Box::new(descriptor))),
+            None => Err(self.unfit(given)),
         }
+    }
+
+    /// Names the first argument that does not fit the descriptor that comes nearest.
+    fn unfit(&self, given: &[Given<'_>]) -> Error {
         let expected: Vec<String> = self.variants.iter().map(KernelDescriptor::signature).collect();
-        let found: Vec<String> = arguments
-            .iter()
-            .map(|a| match &a.value {
-                Value::Scalar(_) => a.element.name.clone(),
-                Value::Array { writable: true, .. } => format!("array of {}", a.element.name),
-                Value::Array { writable: false, .. } => format!("read-only array of {}", a.element.name),
-            })
-            .collect();
-        Err(Error::Argument {
-            kernel: self.name.clone(),
-            argument: "all".into(),
-            text: format!("expected {}; found ({})", expected.join(" or "), found.join(", ")),
-        })
+        let found: Vec<String> = given.iter().map(ToString::to_string).collect();
+        let all = format!("expected {}; found ({})", expected.join(" or "), found.join(", "));
+        let of_as_many = self.variants.iter().filter(|variant| variant.arguments.len() == given.len());
+        let first = |variant: &KernelDescriptor| {
+            variant.arguments.iter().zip(given).position(|(want, have)| !have.fits(want))
+        };
+        let nearest =
+            of_as_many.filter_map(|variant| Some((first(variant)?, variant))).max_by_key(|(at, _)| *at);
+        let (argument, text) = match nearest {
+            Some((at, variant)) => {
+                let want = &variant.arguments[at];
+                let wanted = Given {
+                    element: &want.element,
+                    scalar: want.view == View::Scalar,
+                    writable: want.access != Access::Read,
+                };
+                let text = match wanted.to_string() == given[at].to_string() {
+                    true => format!("expected {}, found {}", want.element, given[at].element),
+                    false => format!("expected {}, found {}", wanted.wanted(), given[at]),
+                };
+                (want.name.clone(), format!("{text}; of all arguments: {all}"))
+            }
+            None => {
+                let mut counts: Vec<String> =
+                    self.variants.iter().map(|variant| variant.arguments.len().to_string()).collect();
+                counts.dedup();
+                let text =
+                    format!("expected {} arguments, found {}: {all}", counts.join(" or "), given.len());
+                ("all".to_owned(), text)
+            }
+        };
+        Error::Argument { kernel: self.name.clone(), argument, text }
+    }
+}
+
+fn fits(descriptor: &KernelDescriptor, given: &[Given<'_>]) -> bool {
+    descriptor.arguments.len() == given.len()
+        && descriptor.arguments.iter().zip(given).all(|(want, have)| have.fits(want))
+}
+
+/// What is known of an argument when a descriptor is chosen.
+pub(super) struct Given<'g> {
+    pub element: &'g ElementType,
+    pub scalar: bool,
+    /// The array may be written.
+    pub writable: bool,
+}
+
+/// The descriptor that fits.
+pub(super) enum Chosen {
+    /// One of the kernel's, by its index.
+    Variant(usize),
+    /// One of the kernel's with narrower numbers.
+    Widened(Box<KernelDescriptor>),
+}
+
+impl Given<'_> {
+    fn fits(&self, want: &ArgumentDescriptor) -> bool {
+        want.element.agrees(self.element)
+            && self.scalar == (want.view == View::Scalar)
+            && (self.scalar || self.writable || want.access == Access::Read)
+    }
+
+    /// As what an argument has to be.
+    fn wanted(&self) -> String {
+        match self {
+            Given { element, scalar: true, .. } => format!("a scalar {}", element.name),
+            Given { element, .. } => format!("an array of {}", element.name),
+        }
+    }
+}
+
+impl fmt::Display for Given<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given { scalar: true, .. } => {}
+            Given { writable: true, .. } => f.write_str("array of ")?,
+            Given { writable: false, .. } => f.write_str("read-only array of ")?,
+        }
+        f.write_str(&self.element.name)
     }
 }
 
@@ -147,6 +226,14 @@ impl<'a> ByName<'a> {
 }
 
 impl<'a> Argument<'a> {
+    fn given(&self) -> Given<'_> {
+        let (scalar, writable) = match self.value {
+            Value::Scalar(_) => (true, false),
+            Value::Array { writable, .. } => (false, writable),
+        };
+        Given { element: &self.element, scalar, writable }
+    }
+
     #[cfg(feature = "recordings")]
     /// The bytes of a scalar.
     pub(super) fn of_bytes(element: &ElementType, bytes: &[u8]) -> Argument<'a> {

@@ -9,6 +9,7 @@
 mod api;
 mod arena;
 mod asynchronous;
+mod bound;
 mod buffer;
 mod check;
 mod choose;
@@ -53,6 +54,7 @@ mod widen;
 pub use crate::kernel::views::Scalar;
 pub use api::{Pipeline, RuntimeObj, SubmitObj, get_runtime};
 pub use asynchronous::{Handle, HostTask};
+pub use bound::{AnyArgument, AnyArguments, BoundArguments, BoundKernel, SharedArguments};
 pub use context::Context;
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments};
 pub use event::{Event, Signal};

@@ -3,6 +3,7 @@
 mod against;
 mod allocations;
 mod asynchronous;
+mod c_host;
 mod child;
 mod cholesky;
 mod diffusion;
@@ -38,8 +39,9 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 12] = [
+const BENCHMARKS: [(&str, Measure); 13] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
+    ("c", |_, _| c_host::rows()),
     ("async", |peers, _| asynchronous::rows(peers)),
     ("tasks", |peers, _| tasks::rows(peers)),
     ("graph", |peers, _| graph::rows(peers)),

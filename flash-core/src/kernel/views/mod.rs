@@ -171,11 +171,11 @@ impl<'a> Array<'a> {
         Array { owner: self.owner.take(), ..*self }
     }
 
-    #[cfg(feature = "recordings")]
     /// All of a memory, or a range of its elements, which are of `size` bytes.
     ///
     /// # Panics
     /// If the range leaves the memory.
+    #[inline]
     pub(crate) fn of_header(
         header: &'a ArrayInner,
         range: Option<std::ops::Range<usize>>,

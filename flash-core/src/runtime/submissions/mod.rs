@@ -120,6 +120,30 @@ struct Source {
     part: bool,
 }
 
+/// An argument of the last recording.
+pub(crate) struct Recorded<'s> {
+    arg: &'s Arg,
+    source: &'s Source,
+}
+
+impl Recorded<'_> {
+    /// True if it is all of this memory.
+    #[inline(always)]
+    pub fn is(&self, memory: &ArrayInner) -> bool {
+        std::ptr::eq(self.source.memory, memory) && self.source.id == memory.id() && !self.source.part
+    }
+
+    /// Writes other bytes of a scalar.
+    ///
+    /// # Safety
+    /// It is a scalar of as many bytes.
+    #[inline(always)]
+    pub unsafe fn set(&self, bytes: &[u8]) {
+        // SAFETY: the arena has that much room at the scalar's address, and the pointer is the arena's.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.arg.data.cast(), bytes.len()) }
+    }
+}
+
 impl Source {
     const BLANK: Source = Source { memory: std::ptr::null(), id: 0, part: false };
 
@@ -303,6 +327,29 @@ impl SubmissionList {
             self.live = at + 1;
         }
         self.begin_new(plan);
+    }
+
+    /// Takes the submission that is here in the last recording as it is, if it has this plan: `same` says, for
+    /// each argument, whether it is the memory that it was, or writes the scalar's bytes. False: it is not
+    /// the same, and nothing was begun.
+    #[inline(always)]
+    pub fn repeat(&mut self, plan: &Plan, mut same: impl FnMut(usize, Recorded<'_>) -> bool) -> bool {
+        let Some(node) = self.nodes.get(self.live).filter(|node| std::ptr::eq(node.plan, plan)) else {
+            return false;
+        };
+        let (first, count) = (node.first as usize, node.count as usize);
+        let arguments = self.args[first..][..count].iter().zip(&self.sources[first..][..count]);
+        for (position, (arg, source)) in arguments.enumerate() {
+            if !same(position, Recorded { arg, source }) {
+                return false;
+            }
+        }
+        self.live += 1;
+        self.open = true;
+        self.cursor = first;
+        self.comparing = true;
+        self.differs = false;
+        true
     }
 
     /// Begins a submission with a plan of its own, for a function of the host.
