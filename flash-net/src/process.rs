@@ -60,12 +60,21 @@ pub(crate) fn set_of(cpus: &[usize]) -> Option<libc::cpu_set_t> {
 }
 
 /// Keeps the calling thread, and what it starts, to these processors.
-pub(crate) fn keep_to(set: &libc::cpu_set_t) -> io::Result<()> {
+pub(crate) fn keep_to_set(set: &libc::cpu_set_t) -> io::Result<()> {
     // SAFETY: a set of the size said.
     match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Keeps the calling thread, and those that it starts from now on, to these processors.
+///
+/// # Errors
+/// If there are none, or the system refuses them.
+pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
+    let text = "expected processors of this machine, at least one";
+    keep_to_set(&set_of(cpus).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, text))?)
 }
 
 /// A process that is watched: it is this one, however numbers are used again.

@@ -340,6 +340,21 @@ impl World {
         self.layout.peers as usize
     }
 
+    /// True if a process has joined as this peer, or is about to; also after it has left.
+    ///
+    /// # Errors
+    /// [`NetError::NoPeer`], or the system's answer.
+    pub fn is_taken(&self, peer: Peer) -> Result<bool, NetError> {
+        if peer.0 as usize >= self.peers() {
+            return Err(NetError::NoPeer { found: peer, peers: self.peers() });
+        }
+        let mut state = [0; 8];
+        let at = self.layout.members() + u64::from(peer.0) * MEMBER + STATE;
+        let source = |source| NetError::System { what: "reading the state of a peer", source };
+        self.file.read_exact_at(&mut state, at).map_err(source)?;
+        Ok(u64::from_ne_bytes(state) != State::Absent as u64)
+    }
+
     /// Bytes of it that take memory now.
     ///
     /// # Errors

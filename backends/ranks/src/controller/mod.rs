@@ -17,7 +17,7 @@ use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
 use flash_net::{Detector, NetError, Peer, Progress, SharedTransport, Transport, World};
 use std::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
 };
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -76,13 +76,29 @@ pub(crate) fn endpoint(agent: bool) -> Result<SharedTransport, String> {
             me.0,
             if agent { "the controller, no agent" } else { "an agent, whose devices the controller has" }
         )),
-        Ok(Some((world, me))) => SharedTransport::join(world, *me).map_err(|error| error.to_string()),
+        Ok(Some((world, me))) if is_taken(world, *me) => Err(format!(
+            "this process has joined its world as instance {} of flash-hicr, which has no agents: a program uses its \
+             world in one of these ways",
+            me.0
+        )),
+        Ok(Some((world, me))) => {
+            JOINED.store(true, Relaxed);
+            SharedTransport::join(world, *me).map_err(|error| error.to_string())
+        }
     }
 }
 
-/// True if this process is an agent of a world that it was started in.
+/// Whether this module has joined the world.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+/// True if this process has joined the world by other means than this module: it is no agent then.
+fn is_taken(world: &World, me: Peer) -> bool {
+    !JOINED.load(Relaxed) && world.is_taken(me).unwrap_or(false)
+}
+
+/// True if this process is an agent of a world that it was started in, or is to be one.
 pub(crate) fn is_agent() -> bool {
-    matches!(world(), Ok(Some((_, me))) if me.0 > 0)
+    matches!(world(), Ok(Some((world, me))) if me.0 > 0 && !is_taken(world, *me))
 }
 
 impl Controller {
