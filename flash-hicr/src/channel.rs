@@ -7,7 +7,7 @@
 //!
 //! What others have written is not trusted: counts and sizes that cannot be are errors.
 
-use crate::managers::{CommunicationManager, Exchange, Managers, copy};
+use crate::managers::{CommunicationManager, Managers, copy};
 use crate::slot::{GlobalSlot, Key, LocalAt, LocalSlot, Tag};
 use crate::Error;
 use std::sync::Arc;
@@ -163,7 +163,6 @@ pub fn channel(hicr: &Managers, shape: &Shape) -> Result<Ends, Error> {
             pushed_bytes: 0,
         })
     });
-    let _: &Exchange = &all;
     Ok(Ends { producer: producer.transpose()?, consumer: consumer.transpose()? })
 }
 
@@ -262,16 +261,18 @@ impl Producer {
                 return Ok(depth);
             }
             let communication = self.communication.clone();
-            communication.wait(&[self.shape.consumer], &mut || self.has_room(bytes))?;
+            communication.wait(&[self.shape.consumer], &mut || {
+                Ok(self.has_room(bytes, self.used_now()?))
+            })?;
         }
     }
 
-    /// Messages in the buffer, of all producers that share it; those of others as of this one's last push.
+    /// Messages in the buffer, of all producers that share it.
     ///
     /// # Errors
     /// [`Error::Protocol`].
     pub fn depth(&self) -> Result<u64, Error> {
-        Ok(self.pushed - self.popped()?.0)
+        Ok(self.used_now()?.0)
     }
 
     fn fits(&self, bytes: u64) -> Result<(), Error> {
@@ -285,20 +286,22 @@ impl Producer {
         Err(Error::refused(what, format!("expected {expected}, found {bytes}")))
     }
 
-    /// Messages and bytes that the consumer has popped.
+    /// Messages and bytes that the consumer has popped, as it says.
     fn popped(&self) -> Result<(u64, u64), Error> {
-        // The count of messages is copied last: what it says of bytes may be less, never more.
-        let (messages, bytes) = (self.popped.number(8)?, self.popped.number(0)?);
-        let (in_buffer, most) = (self.pushed.wrapping_sub(messages), self.shape.capacity);
-        let in_bytes = self.pushed_bytes.wrapping_sub(bytes);
-        if in_buffer > most || in_bytes > self.data.bytes() {
+        Ok((self.popped.number(8)?, self.popped.number(0)?))
+    }
+
+    /// Messages and bytes in the buffer, of those that were pushed.
+    fn used(&self, pushed: u64, pushed_bytes: u64, popped: (u64, u64)) -> Result<(u64, u64), Error> {
+        let (messages, bytes) = (pushed.wrapping_sub(popped.0), pushed_bytes.wrapping_sub(popped.1));
+        if messages > self.shape.capacity || bytes > self.data.bytes() {
             return Err(Error::Protocol {
-                from: format!("the consumer, instance {}", self.shape.consumer),
+                from: format!("an instance of the channel with tag {}", self.shape.tag),
                 found: format!(
-                    "{messages} messages and {bytes} bytes popped of {} and {} that were pushed to a buffer of {most} \
-                     messages and {} bytes",
-                    self.pushed,
-                    self.pushed_bytes,
+                    "{} messages and {} bytes popped of {pushed} and {pushed_bytes} pushed, in a buffer of {} and {}",
+                    popped.0,
+                    popped.1,
+                    self.shape.capacity,
                     self.data.bytes()
                 ),
             });
@@ -306,20 +309,43 @@ impl Producer {
         Ok((messages, bytes))
     }
 
-    fn has_room(&self, bytes: u64) -> Result<bool, Error> {
-        let (messages, gone) = self.popped()?;
-        let used = self.pushed_bytes - gone;
-        Ok(self.pushed - messages < self.shape.capacity && bytes <= self.data.bytes() - used)
+    /// As [`used`](Self::used), at some moment; others may push and pop meanwhile.
+    fn used_now(&self) -> Result<(u64, u64), Error> {
+        /// Looks at counts that change meanwhile.
+        const LOOKS: usize = 1000;
+        if self.shape.sharing != Producers::Locking {
+            return self.used(self.pushed, self.pushed_bytes, self.popped()?);
+        }
+        let mut outcome = Ok((0, 0));
+        for _ in 0..LOOKS {
+            let popped = self.popped()?;
+            let (pushed, pushed_bytes) = self.shared_counts()?;
+            outcome = self.used(pushed, pushed_bytes, popped);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// The counts of a lane that several producers push to.
+    fn shared_counts(&self) -> Result<(u64, u64), Error> {
+        copy(&*self.communication, self.scratch.at(0), self.counts.at(0), COUNTS)?;
+        Ok((self.scratch.number(8)?, self.scratch.number(0)?))
+    }
+
+    fn has_room(&self, bytes: u64, used: (u64, u64)) -> bool {
+        used.0 < self.shape.capacity && bytes <= self.data.bytes() - used.1
     }
 
     fn put_locked(&mut self, from: LocalAt<'_>, bytes: u64) -> Result<Option<u64>, Error> {
-        copy(&*self.communication, self.scratch.at(0), self.counts.at(0), COUNTS)?;
-        (self.pushed_bytes, self.pushed) = (self.scratch.number(0)?, self.scratch.number(8)?);
+        (self.pushed, self.pushed_bytes) = self.shared_counts()?;
         self.put(from, bytes)
     }
 
     fn put(&mut self, from: LocalAt<'_>, bytes: u64) -> Result<Option<u64>, Error> {
-        if !self.has_room(bytes)? {
+        let used = self.used(self.pushed, self.pushed_bytes, self.popped()?)?;
+        if !self.has_room(bytes, used) {
             return match self.communication.lost(self.shape.consumer) {
                 Some(lost) => Err(lost),
                 None => Ok(None),
@@ -341,7 +367,7 @@ impl Producer {
         self.scratch.write(0, bytemuck::cast_slice(&[pushed_bytes, pushed]))?;
         copy(to, self.counts.at(0), self.scratch.at(0), COUNTS)?;
         (self.pushed, self.pushed_bytes) = (pushed, pushed_bytes);
-        self.depth().map(Some)
+        self.used(pushed, pushed_bytes, self.popped()?).map(|used| Some(used.0))
     }
 }
 

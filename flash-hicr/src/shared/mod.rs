@@ -21,9 +21,12 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Looks for what is waited for before the transport is asked, which takes longer.
 const LOOKS: usize = 200;
+/// How long a thread sleeps at most before it looks again.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// One instance's end of a group.
 pub(crate) struct Endpoint {
@@ -362,7 +365,8 @@ impl CommunicationManager for Endpoint {
                     (true, _) => Ok(()),
                 };
             }
-            self.transport.wait(ticket, None);
+            // Copies of other threads of this instance ring no bell.
+            self.transport.wait(ticket, Some(Instant::now() + LOOK));
         }
     }
 
