@@ -157,7 +157,10 @@ impl Objects {
         if u64::from(id.entry) >= table.bytes() / ENTRY {
             return Err(gone(id));
         }
-        copy(&*self.communication, self.scratch.at(0), table.at(u64::from(id.entry) * ENTRY), ENTRY)?;
+        // The generation first: what it says of is there, or something newer, which `get` notices.
+        let (at, communication) = (u64::from(id.entry) * ENTRY, &*self.communication);
+        copy(communication, self.scratch.at(0), table.at(at), 8)?;
+        copy(communication, self.scratch.at(8), table.at(at + 8), ENTRY - 8)?;
         let entry: Vec<u64> = self.scratch.values(0, 3)?;
         Ok([entry[0], entry[1], entry[2]])
     }

@@ -7,10 +7,9 @@
 //! A block is zeroed when it is handed out, as far as no other process writes to it.
 
 use crate::error::NetError;
-use crate::mapping::PAGE;
+use crate::mapping::{PAGE, zero_words};
 use crate::memory::SharedMemory;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Blocks of at least so many bytes are whole pages.
@@ -76,12 +75,8 @@ impl SharedHeap {
         drop(books);
         if bytes < LARGE {
             let start = self.memory.base().wrapping_add(block.offset as usize);
-            for word in 0..block.bytes as usize / 8 {
-                // SAFETY: the block is in the arena, which is mapped, and consists of whole words. It is this
-                // caller's alone; a thread of this process that still has the offset of an older block there
-                // may load its words, or store to them, atomically.
-                unsafe { AtomicU64::from_ptr(start.cast::<u64>().add(word)) }.store(0, Relaxed);
-            }
+            // SAFETY: the block is in the arena, which is mapped, consists of words, and is this caller's alone.
+            unsafe { zero_words(start, block.bytes) };
         }
         Ok(block)
     }

@@ -9,6 +9,8 @@ const CAPACITY: u64 = 4;
 /// Messages of each producer.
 const MESSAGES: u64 = 500;
 const FIXED: u64 = 24;
+/// Round trips of a size at most: a machine that is busy takes milliseconds for each.
+const ROUNDS: u64 = 100;
 const VARIABLE: u64 = 100;
 
 /// Each kind in turn: first what one message after the other does, then many at once.
@@ -35,6 +37,9 @@ pub fn channels(hicr: &Managers) -> Outcome {
             hicr.communication.fence(tag)?;
             if let Some(producer) = &mut producer {
                 expect("messages in an empty buffer", producer.depth()?, 0)?;
+            }
+            hicr.communication.fence(tag)?;
+            if let Some(producer) = &mut producer {
                 send(producer, hicr.instances.current().number, size)?;
             }
             if let Some(consumer) = &mut consumer {
@@ -142,7 +147,7 @@ pub fn ping_pong(hicr: &Managers) -> Outcome {
         let there = channel(hicr, &shape(2000 + 2 * step, 0, 1))?;
         let back = channel(hicr, &shape(2001 + 2 * step, 1, 0))?;
         let message = hicr.memory.alloc(&space, bytes)?;
-        let rounds = (1 << 21 >> (2 * step).min(20)).clamp(2, 2000);
+        let rounds = (1 << 21 >> (2 * step).min(20)).clamp(2, ROUNDS);
         if let (Some(mut to), Some(mut from)) = (there.producer, back.consumer) {
             let mut times = Vec::new();
             for round in 0..rounds {
