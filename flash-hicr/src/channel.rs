@@ -2,14 +2,14 @@
 //! before. Made of slots and copies alone, so they work over any communication manager.
 //!
 //! A *lane* is a ring at the consumer: data, sizes of messages where these vary, and how many were pushed. A
-//! producer copies a message there, then the new count, in that order. The consumer copies how many it has
-//! popped to all producers. There is one lane, or, for several producers without a lock, one for each.
+//! producer copies a message there, then the new count, in that order. The consumer says there how many it has
+//! popped, and copies that to all producers, which wakes those that wait for room. There is one lane, or, for several producers without a lock, one for each.
 //!
 //! What others have written is not trusted: counts and sizes that cannot be are errors.
 
+use crate::Error;
 use crate::managers::{CommunicationManager, Managers, copy};
 use crate::slot::{GlobalSlot, Key, LocalAt, LocalSlot, Tag};
-use crate::Error;
 use std::sync::Arc;
 
 /// Who may push at the same time.
@@ -57,7 +57,8 @@ pub struct Ends {
     pub consumer: Option<Consumer>,
 }
 
-/// Bytes of a pair of counts: of bytes, then of messages.
+/// Bytes of a pair of counts: of bytes, then of messages. The counts of a lane are two pairs: what was pushed,
+/// as the producers say, and what was popped, as the consumer does.
 const COUNTS: u64 = 16;
 
 fn key(lane: usize, what: u64) -> Key {
@@ -108,7 +109,7 @@ pub fn channel(hicr: &Managers, shape: &Shape) -> Result<Ends, Error> {
     let mut mine: Vec<(Key, LocalSlot)> = Vec::new();
     if me == shape.consumer {
         for lane in 0..lanes {
-            mine.push((key(lane, 0), alloc(COUNTS)?));
+            mine.push((key(lane, 0), alloc(2 * COUNTS)?));
             mine.push((key(lane, 1), alloc(data_bytes)?));
             if has_sizes {
                 mine.push((key(lane, 2), alloc(shape.capacity * 8)?));
@@ -123,14 +124,21 @@ pub fn channel(hicr: &Managers, shape: &Shape) -> Result<Ends, Error> {
     let all = hicr.communication.exchange(shape.tag, &given)?;
     let own = |key: Key| mine.iter().find(|(own, _)| *own == key).map(|(_, slot)| slot.clone());
     let lane = |number: usize| -> Option<Lane> {
-        let producers: Vec<usize> =
-            if shape.sharing == Producers::NonLocking { vec![number] } else { (0..shape.producers.len()).collect() };
+        let producers: Vec<usize> = if shape.sharing == Producers::NonLocking {
+            vec![number]
+        } else {
+            (0..shape.producers.len()).collect()
+        };
         Some(Lane {
             counts: own(key(number, 0))?,
             data: own(key(number, 1))?,
             sizes: own(key(number, 2)),
             from: producers.iter().map(|producer| shape.producers[*producer]).collect(),
-            popped_at: producers.iter().map(|producer| all.get(popped_key(*producer))).collect::<Result<_, _>>().ok()?,
+            popped_at: producers
+                .iter()
+                .map(|producer| all.get(popped_key(*producer)))
+                .collect::<Result<_, _>>()
+                .ok()?,
             popped: 0,
             popped_bytes: 0,
         })
@@ -261,9 +269,7 @@ impl Producer {
                 return Ok(depth);
             }
             let communication = self.communication.clone();
-            communication.wait(&[self.shape.consumer], &mut || {
-                Ok(self.has_room(bytes, self.used_now()?))
-            })?;
+            communication.wait(&[self.shape.consumer], &mut || Ok(self.has_room(bytes, self.used_now()?)))?;
         }
     }
 
@@ -286,9 +292,14 @@ impl Producer {
         Err(Error::refused(what, format!("expected {expected}, found {bytes}")))
     }
 
-    /// Messages and bytes that the consumer has popped, as it says.
+    /// Messages and bytes that the consumer has popped, as it says. It says so to one producer after the other;
+    /// those that share a lane look at what all of them see.
     fn popped(&self) -> Result<(u64, u64), Error> {
-        Ok((self.popped.number(8)?, self.popped.number(0)?))
+        if self.shape.sharing != Producers::Locking {
+            return Ok((self.popped.number(8)?, self.popped.number(0)?));
+        }
+        copy(&*self.communication, self.scratch.at(0), self.counts.at(COUNTS), COUNTS)?;
+        Ok((self.scratch.number(8)?, self.scratch.number(0)?))
     }
 
     /// Messages and bytes in the buffer, of those that were pushed.
@@ -540,6 +551,7 @@ impl Consumer {
         self.next = (number + 1) % self.lanes.len();
         let lane = &self.lanes[number];
         self.scratch.write(0, bytemuck::cast_slice(&[lane.popped_bytes, lane.popped]))?;
+        copy(&*self.communication, lane.counts.at(COUNTS), self.scratch.at(0), COUNTS)?;
         for slot in &lane.popped_at {
             copy(&*self.communication, slot.at(0), self.scratch.at(0), COUNTS)?;
         }

@@ -4,14 +4,14 @@
 //! and a copy leaves them where the slot's space says. There is one instance, as with OpenCL in the paper:
 //! no exchanges, no global slots.
 
+use crate::Error;
 use crate::managers::{
-    CommunicationManager, ComputeManager, Exchange, Instance, InstanceManager, Managers, MemoryManager, Number,
-    Template, Transfer,
+    CommunicationManager, ComputeManager, Exchange, Instance, InstanceManager, Managers, MemoryManager,
+    Number, Template, Transfer,
 };
 use crate::slot::{GlobalSlot, Key, LocalSlot, Place, SlotMemory, Tag};
 use crate::topology::{Resource, Space, TopologyManager, resources, spaces};
 use crate::units::{ExecutionState, ExecutionUnit, ProcessingUnit, Processor, Running, unknown};
-use crate::Error;
 use flash_core::devices::DeviceHandle;
 use flash_core::{FlashMemory, Handle, RuntimeObj, get_runtime};
 use flash_topology::{CpuSet, Device, Link, SpaceKind, Topology};
@@ -321,10 +321,13 @@ impl MemoryManager for Devices {
 
 impl CommunicationManager for Devices {
     fn transfer(&self, transfer: Transfer<'_>, bytes: u64) -> Result<(), Error> {
-        let Transfer::Local { to, from } = transfer else { return Err(unsupported("a copy to or from another instance")) };
+        let Transfer::Local { to, from } = transfer else {
+            return Err(unsupported("a copy to or from another instance"));
+        };
         from.slot.check("a copy from", from.offset, bytes)?;
         to.slot.check("a copy to", to.offset, bytes)?;
-        let (Some(target), Some(source)) = (to.slot.memory::<DeviceMemory>(), from.slot.memory::<DeviceMemory>())
+        let (Some(target), Some(source)) =
+            (to.slot.memory::<DeviceMemory>(), from.slot.memory::<DeviceMemory>())
         else {
             return Err(Error::Unconnected {
                 from: from.slot.space().to_string(),

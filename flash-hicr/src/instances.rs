@@ -4,12 +4,12 @@
 //! created. Groups share nothing. An instance has processors of its own as long as there are enough of them;
 //! what it creates gets some of its.
 
+use crate::Error;
 use crate::error::panic_text;
 use crate::managers::{Instance, InstanceManager, Managers, Template};
 use crate::shared::Endpoint;
 use crate::topology::HostTopology;
 use crate::units::ThreadCompute;
-use crate::Error;
 use flash_net::{Member, Peer, PeerInfo, SharedTransport, Transport, World, local_members};
 use flash_topology::{CpuSet, Topology};
 use std::io::Write;
@@ -245,7 +245,8 @@ impl Instances {
             Source::Thread(program) => {
                 let mut endpoints = local_members(members)?.into_iter();
                 let me = endpoints.next().ok_or_else(|| Error::refused("a group", "it has no instance"))?;
-                let threads = endpoints.map(|endpoint| start_thread(endpoint, program)).collect::<Result<_, _>>()?;
+                let threads =
+                    endpoints.map(|endpoint| start_thread(endpoint, program)).collect::<Result<_, _>>()?;
                 Ok((me, created(Vec::new(), threads)))
             }
             Source::Process => {

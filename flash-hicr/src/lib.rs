@@ -38,8 +38,8 @@ pub use devices::{KernelNumber, devices, memory_of};
 pub use error::Error;
 pub use instances::{join, threads};
 pub use managers::{
-    CommunicationManager, ComputeManager, Exchange, Instance, InstanceManager, Managers, MemoryManager, Number,
-    Template, Transfer, copy,
+    CommunicationManager, ComputeManager, Exchange, Instance, InstanceManager, Managers, MemoryManager,
+    Number, Template, Transfer, copy,
 };
 pub use objects::{Handle, ObjectId, Objects};
 pub use rpc::Rpc;

@@ -1,9 +1,9 @@
 //! The managers but that of topologies: what each does, as traits.
 
+use crate::Error;
 use crate::slot::{GlobalAt, GlobalSlot, Key, LocalAt, LocalSlot, Place, Tag};
 use crate::topology::{Resource, Space, TopologyManager};
 use crate::units::{ExecutionState, ExecutionUnit, ProcessingUnit};
-use crate::Error;
 use flash_topology::{CpuSet, Topology};
 use std::any::Any;
 use std::ffi::OsString;
@@ -129,7 +129,8 @@ pub trait MemoryManager: Send + Sync {
     fn free(&self, slot: LocalSlot) -> Result<(), Error> {
         let clones = Arc::strong_count(&slot.0) - 1;
         if clones > 0 {
-            let why = format!("expected a slot without clones, found {clones}: drop them, release its exchange");
+            let why =
+                format!("expected a slot without clones, found {clones}: drop them, release its exchange");
             return Err(Error::refused("freeing a slot", why));
         }
         Ok(())

@@ -4,9 +4,9 @@
 //! a number that is never used again. What gets an object reads its entry before and after the copy: one that
 //! was destroyed meanwhile is an error, and not other data.
 
+use crate::Error;
 use crate::managers::{CommunicationManager, Exchange, Managers, copy};
 use crate::slot::{LocalAt, LocalSlot, Place, Tag};
-use crate::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 //! Each instance has two channels: one for the calls of others, one for the results of its own. Messages are
 //! cut into pieces; those of one sender come in order. Calls wait in the channel until the instance listens.
 
+use crate::Error;
 use crate::channel::{Consumer, Producer, Producers, Shape, Size, channel};
 use crate::error::panic_text;
 use crate::managers::Managers;
 use crate::slot::Tag;
-use crate::Error;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -83,18 +83,24 @@ impl Rpc {
         let all = |first: Tag| -> Result<(Consumer, HashMap<u32, Producer>), Error> {
             let (mut own, mut others) = (None, HashMap::new());
             for consumer in 0..count {
-                let ends = channel(hicr, &Shape {
-                    tag: first + Tag::from(consumer),
-                    sharing: Producers::NonLocking,
-                    producers: (0..count).filter(|one| *one != consumer).collect(),
-                    consumer,
-                    capacity: PIECES,
-                    size: Size::Variable(BUFFER),
-                })?;
+                let ends = channel(
+                    hicr,
+                    &Shape {
+                        tag: first + Tag::from(consumer),
+                        sharing: Producers::NonLocking,
+                        producers: (0..count).filter(|one| *one != consumer).collect(),
+                        consumer,
+                        capacity: PIECES,
+                        size: Size::Variable(BUFFER),
+                    },
+                )?;
                 own = own.or(ends.consumer);
                 others.extend(ends.producer.map(|producer| (consumer, producer)));
             }
-            Ok((own.ok_or_else(|| Error::refused("remote calls", "this instance is not in its group"))?, others))
+            Ok((
+                own.ok_or_else(|| Error::refused("remote calls", "this instance is not in its group"))?,
+                others,
+            ))
         };
         let (calls, call) = all(tag)?;
         let (results, answer) = all(tag + Tag::from(count))?;
@@ -146,7 +152,8 @@ impl Rpc {
             let from = piece.from.unwrap_or(u32::MAX);
             let whole = self.results_come.entry(from).or_default().add(from, &piece.bytes)?;
             let Some(whole) = whole else { continue };
-            let wrong = || Error::Protocol { from: format!("instance {from}"), found: "no result".to_owned() };
+            let wrong =
+                || Error::Protocol { from: format!("instance {from}"), found: "no result".to_owned() };
             let (number, rest) = whole.split_first_chunk().ok_or_else(wrong)?;
             let (is_ok, result) = rest.split_first().ok_or_else(wrong)?;
             // The result of a call that was given up.
@@ -179,11 +186,14 @@ impl Rpc {
 
     /// Takes a piece of a call, and runs the call if that is whole; says whether.
     fn serve(&mut self, from: u32, piece: &[u8]) -> Result<bool, Error> {
-        let Some(whole) = self.calls_come.entry(from).or_default().add(from, piece)? else { return Ok(false) };
+        let Some(whole) = self.calls_come.entry(from).or_default().add(from, piece)? else {
+            return Ok(false);
+        };
         let wrong = || Error::Protocol { from: format!("instance {from}"), found: "no call".to_owned() };
         let (number, rest) = whole.split_first_chunk::<8>().ok_or_else(wrong)?;
         let (length, rest) = rest.split_first_chunk().ok_or_else(wrong)?;
-        let (name, argument) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(wrong)?;
+        let (name, argument) =
+            rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(wrong)?;
         let name = String::from_utf8_lossy(name);
         let outcome = match self.functions.get(&*name) {
             Some(function) => catch_unwind(AssertUnwindSafe(|| function(from, argument)))
@@ -207,7 +217,8 @@ impl Rpc {
 fn send(producer: &mut Producer, parts: &[&[u8]]) -> Result<(), Error> {
     let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
     if length > MOST {
-        let why = format!("expected at most {MOST} bytes, found {length}: publish an object, and send its id");
+        let why =
+            format!("expected at most {MOST} bytes, found {length}: publish an object, and send its id");
         return Err(Error::refused("a message of a call", why));
     }
     let mut piece = length.to_le_bytes().to_vec();

@@ -1,10 +1,10 @@
 //! Execution: units are what is to run, states are one run of each, processing units run them.
 
+use crate::Error;
 use crate::error::panic_text;
 use crate::managers::ComputeManager;
 use crate::slot::LocalSlot;
 use crate::topology::{Resource, TopologyManager, resources};
-use crate::Error;
 use flash_core::{Pipeline, RuntimeObj};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -176,7 +176,8 @@ impl ComputeManager for ThreadCompute {
                 end.set(state.call());
             }
         });
-        let thread = thread.map_err(|why| Error::refused(format!("a thread for {resource}"), why.to_string()))?;
+        let thread =
+            thread.map_err(|why| Error::refused(format!("a thread for {resource}"), why.to_string()))?;
         Ok(ProcessingUnit::new(ThreadUnit { states: Some(states), thread: Some(thread) }))
     }
 

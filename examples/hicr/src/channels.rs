@@ -58,7 +58,13 @@ fn message(of: u32, number: u64, size: Size) -> Vec<u8> {
     let bytes = match size {
         Size::Fixed(bytes) => bytes,
         // Also none, and as many as there is room for.
-        Size::Variable(most) => if number % 7 == 3 { most } else { 12 + number * 5 % 29 },
+        Size::Variable(most) => {
+            if number % 7 == 3 {
+                most
+            } else {
+                12 + number * 5 % 29
+            }
+        }
     };
     let mut message = of.to_le_bytes().to_vec();
     message.extend(number.to_le_bytes());
@@ -98,7 +104,11 @@ fn empty(consumer: &mut Consumer, size: Size) -> Result<(), Error> {
         expect("messages before a pop", consumer.depth()?, CAPACITY - i)?;
         let message = consumer.pop()?.ok_or_else(|| wrong("a pop", "expected a message, found none"))?;
         let bytes = if let Size::Fixed(bytes) = size { bytes } else { i };
-        expect("a message", (message.bytes, message.depth), (vec![i as u8; bytes as usize], CAPACITY - i - 1))?;
+        expect(
+            "a message",
+            (message.bytes, message.depth),
+            (vec![i as u8; bytes as usize], CAPACITY - i - 1),
+        )?;
     }
     expect("a pop from an empty buffer", consumer.pop()?, None)
 }
@@ -159,13 +169,15 @@ pub fn ping_pong(hicr: &Managers) -> Outcome {
                 times.push(start.elapsed().as_secs_f64());
                 let ends = [message.values::<u8>(0, 1)?[0], message.values::<u8>(bytes - 1, 1)?[0]];
                 // The other one has added 1 to the first byte, and to the last.
-                let expected = if bytes == 1 { [value.wrapping_add(2); 2] } else { [value.wrapping_add(1); 2] };
+                let expected =
+                    if bytes == 1 { [value.wrapping_add(2); 2] } else { [value.wrapping_add(1); 2] };
                 expect("what came back", ends, expected)?;
             }
             times.sort_by(f64::total_cmp);
             let median = times[times.len() / 2];
             let rate = 2.0 * bytes as f64 / median / 1e9;
-            report.push(json!({ "bytes": bytes, "microseconds": median * 1e6, "gigabytes_per_second": rate }));
+            report
+                .push(json!({ "bytes": bytes, "microseconds": median * 1e6, "gigabytes_per_second": rate }));
         }
         if let (Some(mut from), Some(mut to)) = (there.consumer, back.producer) {
             for _ in 0..rounds {

@@ -21,12 +21,15 @@ pub fn detect(hicr: &Managers) -> Outcome {
     let shown = instances.iter().map(|one| json!({ "name": one.name, "cpus": one.cpus.to_string() }));
     let bytes: Vec<Value> =
         spaces.iter().map(|space| json!({ "space": space.to_string(), "bytes": space.bytes })).collect();
-    of_root(hicr, json!({
-        "instances": shown.collect::<Vec<_>>(),
-        "hosts": topology.hosts.len(),
-        "spaces": bytes,
-        "resources": resources,
-    }))
+    of_root(
+        hicr,
+        json!({
+            "instances": shown.collect::<Vec<_>>(),
+            "hosts": topology.hosts.len(),
+            "spaces": bytes,
+            "resources": resources,
+        }),
+    )
 }
 
 /// The root calls `topology` on each other instance, and unites what it gets.
@@ -52,7 +55,8 @@ pub fn topologies(hicr: &Managers) -> Outcome {
         let mut part = topology.clone();
         for host in &mut part.hosts {
             let same = whole.hosts.iter().find(|one| one.name == host.name && one.boot == host.boot);
-            let same = same.ok_or_else(|| wrong("an instance's host", format!("`{}` is not this one", host.name)))?;
+            let same =
+                same.ok_or_else(|| wrong("an instance's host", format!("`{}` is not this one", host.name)))?;
             if !host.cpus().is_subset(&same.cpus()) {
                 return Err(wrong("an instance's processors", host.cpus().to_string()));
             }

@@ -141,7 +141,8 @@ fn print(reports: &Map<String, Value>, json: bool) {
 }
 
 fn line(row: &Value) -> String {
-    let fields = row.as_object().into_iter().flatten().map(|(what, value)| format!("{what} {}", plain(value)));
+    let fields =
+        row.as_object().into_iter().flatten().map(|(what, value)| format!("{what} {}", plain(value)));
     fields.collect::<Vec<_>>().join(", ")
 }
 

@@ -29,7 +29,11 @@ pub fn spaces(hicr: &Managers) -> Outcome {
     expect("the array that came back", first.values::<u8>(0, BYTES as usize)? == array, true)?;
     let error = copy(communication, first.at(1), last.at(at), BYTES);
     refused("a copy of one byte too many", error, "a copy to bytes 1 to 1 + 100003")?;
-    refused("a copy from behind the end", copy(communication, first.at(0), last.at(at + 1), BYTES), "a copy from")?;
+    refused(
+        "a copy from behind the end",
+        copy(communication, first.at(0), last.at(at + 1), BYTES),
+        "a copy from",
+    )?;
     let bytes: u64 = (spaces.len() as u64 + 1) * BYTES;
     let names: Vec<String> = spaces.iter().map(|space| space.to_string()).collect();
     of_root(hicr, json!({ "spaces": names, "bytes_copied": bytes }))
@@ -50,14 +54,26 @@ pub fn put_get(hicr: &Managers) -> Outcome {
     let slots = communication.exchange(TAG, &[(2 * me, &inbox), (2 * me + 1, &shown)])?;
     expect("slots of the exchange", slots.slots().len() as u64, 2 * count)?;
     let nothing = communication.exchange(TAG + 1, &[])?;
-    refused("a key that is not there", nothing.get(7), "no global slot with key 7 in the exchange with tag 43")?;
+    refused(
+        "a key that is not there",
+        nothing.get(7),
+        "no global slot with key 7 in the exchange with tag 43",
+    )?;
 
     let (next, before) = ((me + 1) % count, (me + count - 1) % count);
     let target = slots.get(2 * next)?;
     copy(communication, target.at(3), own.at(5), 700)?;
     // Errors of both sides; nothing is copied by them.
-    refused("a put behind the end", copy(communication, target.at(301), own.at(0), 700), "a copy to bytes 301")?;
-    refused("a put from behind it", copy(communication, target.at(0), own.at(301), 700), "a copy from bytes 301")?;
+    refused(
+        "a put behind the end",
+        copy(communication, target.at(301), own.at(0), 700),
+        "a copy to bytes 301",
+    )?;
+    refused(
+        "a put from behind it",
+        copy(communication, target.at(0), own.at(301), 700),
+        "a copy from bytes 301",
+    )?;
     refused("a get of too much", copy(communication, own.at(0), target.at(0), u64::MAX), "of instance")?;
     communication.fence(TAG)?;
     communication.fence_slot(&inbox, 0, 1)?;

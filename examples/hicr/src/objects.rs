@@ -15,14 +15,17 @@ pub fn objects(hicr: &Managers) -> Outcome {
     let content: Vec<u8> = (0..BYTES).map(|i| (i * i % 253) as u8).collect();
     // A channel to each of the others.
     let mut channels = (1..count).map(|to| {
-        channel(hicr, &Shape {
-            tag: 3000 + u64::from(to),
-            sharing: Producers::Single,
-            producers: vec![0],
-            consumer: to,
-            capacity: 4,
-            size: Size::Fixed(ObjectId::BYTES as u64),
-        })
+        channel(
+            hicr,
+            &Shape {
+                tag: 3000 + u64::from(to),
+                sharing: Producers::Single,
+                producers: vec![0],
+                consumer: to,
+                capacity: 4,
+                size: Size::Fixed(ObjectId::BYTES as u64),
+            },
+        )
     });
     let channels = channels.by_ref().collect::<Result<Vec<_>, Error>>()?;
     let (mut producers, mut consumers) = (Vec::new(), Vec::new());
@@ -54,7 +57,8 @@ pub fn objects(hicr: &Managers) -> Outcome {
         return Ok(json!({ "instances": count, "bytes": BYTES, "got": 3 * (count - 1) }));
     }
     let mut consumer = consumers.pop().ok_or_else(|| wrong("a channel", "expected one to this instance"))?;
-    let id = |bytes: Vec<u8>| ObjectId::from_bytes(&bytes).ok_or_else(|| wrong("an id", format!("{bytes:?}")));
+    let id =
+        |bytes: Vec<u8>| ObjectId::from_bytes(&bytes).ok_or_else(|| wrong("an id", format!("{bytes:?}")));
     let [large, small] = [id(consumer.pop_wait()?.bytes)?, id(consumer.pop_wait()?.bytes)?];
     let handle = objects.handle(large)?;
     expect("bytes of the object", handle.bytes(), BYTES)?;
@@ -127,7 +131,11 @@ pub fn calls(hicr: &Managers) -> Outcome {
         }
         let unknown = rpc.call(instance, "nothing", &[]);
         refused("an unknown name", unknown, "there is no function of that name")?;
-        refused("a function that panics", rpc.call(instance, "panic", &[]), "it panicked: this function panics")?;
+        refused(
+            "a function that panics",
+            rpc.call(instance, "panic", &[]),
+            "it panicked: this function panics",
+        )?;
         refused("a function that fails", rpc.call(instance, "zeros", &[1]), "expected 8 bytes")?;
         let found = rpc.call(instance, "served", &[])?;
         expect("calls served before", found, (calls - 1_u64).to_le_bytes().to_vec())?;

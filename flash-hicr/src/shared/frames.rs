@@ -1,7 +1,7 @@
 //! Frames of exchanges and fences, and what has come of them.
 
-use crate::slot::{Key, Place, Tag};
 use crate::Error;
+use crate::slot::{Key, Place, Tag};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn an_exchange_of_many_slots_comes_in_frames_that_fit() {
-        let place = |key| Place { owner: 1, tag: u64::MAX, key: u64::MAX - key, start: u64::MAX, bytes: u64::MAX };
+        let place =
+            |key| Place { owner: 1, tag: u64::MAX, key: u64::MAX - key, start: u64::MAX, bytes: u64::MAX };
         for count in [0, 1, SLOTS, SLOTS + 1, 10 * SLOTS] {
             let places: Vec<Place> = (0..count as u64).map(place).collect();
             let mut frames = Frames::default();

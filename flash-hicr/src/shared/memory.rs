@@ -3,10 +3,10 @@
 //! A slot has a header before its bytes: the instance that has its lock, and how many copies it has received
 //! and sent. Other instances write there, too, so nothing relies on what it says but waits and locks.
 
+use crate::Error;
 use crate::slot::{LocalSlot, SlotMemory};
 use crate::topology::Space;
 use crate::words::Words;
-use crate::Error;
 use flash_net::{Peer, SharedTransport, Transport};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -76,7 +76,9 @@ impl Block {
     }
 
     fn words(&self) -> Words<'_> {
-        let Ok(words) = arena_words(&self.transport, self.transport.me().0) else { unreachable!("it was there") };
+        let Ok(words) = arena_words(&self.transport, self.transport.me().0) else {
+            unreachable!("it was there")
+        };
         words
     }
 }

@@ -9,11 +9,11 @@ mod memory;
 
 pub(crate) use memory::Block;
 
+use crate::Error;
 use crate::managers::{CommunicationManager, Exchange, MemoryManager, Transfer};
 use crate::slot::{GlobalSlot, Key, LocalSlot, Place, Tag};
 use crate::topology::{Space, TopologyManager, spaces};
 use crate::words::Words;
-use crate::Error;
 use flash_net::{Peer, Progress, SharedTransport, Transport};
 use frames::{Frames, Message};
 use memory::{HEAD, Header, Registered, arena_words, source_of};
@@ -135,7 +135,8 @@ impl Endpoint {
             return refuse(format!("expected an instance below {}, found {owner}", self.transport.peers()));
         }
         let size = arena_words(&self.transport, owner)?.0.len() as u64 * 8;
-        let fits = start >= HEAD && start % HEAD == 0 && start.checked_add(bytes).is_some_and(|end| end <= size);
+        let fits =
+            start >= HEAD && start % HEAD == 0 && start.checked_add(bytes).is_some_and(|end| end <= size);
         if !fits {
             return refuse(format!(
                 "expected a multiple of {HEAD} and a size in the {size} bytes of instance {owner}, found {start} and \
@@ -148,9 +149,7 @@ impl Endpoint {
     fn place(&self, slot: &LocalSlot, tag: Tag, key: Key) -> Result<Place, Error> {
         let block = slot.memory::<Block>().filter(|block| Arc::ptr_eq(&block.transport, &self.transport));
         match block {
-            Some(block) => {
-                Ok(Place { owner: self.me(), tag, key, start: block.start, bytes: slot.bytes() })
-            }
+            Some(block) => Ok(Place { owner: self.me(), tag, key, start: block.start, bytes: slot.bytes() }),
             None => Err(Error::refused(
                 "a global slot",
                 "expected memory that this group's memory manager allocated, found other memory, which the other \
@@ -279,7 +278,8 @@ impl CommunicationManager for Endpoint {
         let mut places = mine?;
         for (peer, list) in lists {
             let refused = || {
-                let why = format!("instance {peer} cannot make the slots that it gave global, and has the error");
+                let why =
+                    format!("instance {peer} cannot make the slots that it gave global, and has the error");
                 Error::refused(format!("the exchange with tag {tag}"), why)
             };
             for (key, start, bytes) in list.ok_or_else(refused)? {
@@ -294,7 +294,8 @@ impl CommunicationManager for Endpoint {
             );
             return Err(Error::refused(format!("the exchange with tag {tag}"), why));
         }
-        let slots_of_all = places.into_iter().map(|place| self.global(place)).collect::<Result<Vec<_>, _>>()?;
+        let slots_of_all =
+            places.into_iter().map(|place| self.global(place)).collect::<Result<Vec<_>, _>>()?;
         let kept = slots.iter().map(|(_, slot)| LocalSlot::clone(slot));
         self.exchanged().entry(tag).or_default().extend(kept);
         Ok(Exchange { tag, slots: slots_of_all })
@@ -361,7 +362,9 @@ impl CommunicationManager for Endpoint {
                 // What the last of them had copied before it ended is there now.
                 return match (ready()?, losses.into_iter().next()) {
                     (false, Some(loss)) => Err(Error::Lost(Box::new(loss))),
-                    (false, None) => Err(Error::refused("a wait", "expected instances to wait for, found none")),
+                    (false, None) => {
+                        Err(Error::refused("a wait", "expected instances to wait for, found none"))
+                    }
                     (true, _) => Ok(()),
                 };
             }

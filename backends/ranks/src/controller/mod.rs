@@ -71,15 +71,15 @@ pub(crate) fn endpoint(agent: bool) -> Result<SharedTransport, String> {
     match world() {
         Err(why) => Err(why.clone()),
         Ok(None) => Err("this process is in no world: `flash run -n N -- PROGRAM` starts one".to_owned()),
-        Ok(Some((_, me))) if (me.0 > 0) != agent => Err(format!(
-            "this process is rank {} of its world: {}",
-            me.0,
-            if agent { "the controller, no agent" } else { "an agent, whose devices the controller has" }
-        )),
         Ok(Some((world, me))) if is_taken(world, *me) => Err(format!(
             "this process has joined its world as instance {} of flash-hicr, which has no agents: a program uses its \
              world in one of these ways",
             me.0
+        )),
+        Ok(Some((_, me))) if (me.0 > 0) != agent => Err(format!(
+            "this process is rank {} of its world: {}",
+            me.0,
+            if agent { "the controller, no agent" } else { "an agent, whose devices the controller has" }
         )),
         Ok(Some((world, me))) => {
             JOINED.store(true, Relaxed);

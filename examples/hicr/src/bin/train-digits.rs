@@ -171,7 +171,8 @@ fn main() {
                 let mut error: Vec<f32> = powers.iter().map(|power| power / sum).collect();
                 error[image.digit] -= 1.0;
                 let back = |unit: usize| {
-                    let through = (0..DIGITS).map(|digit| error[digit] * layers[1].weights[digit * HIDDEN + unit]);
+                    let through =
+                        (0..DIGITS).map(|digit| error[digit] * layers[1].weights[digit * HIDDEN + unit]);
                     if hidden[unit] > 0.0 { through.sum() } else { 0.0 }
                 };
                 first.push((image.pixels.clone(), (0..HIDDEN).map(back).collect()));

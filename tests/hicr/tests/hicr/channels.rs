@@ -23,7 +23,8 @@ fn sharing() -> impl Strategy<Value = Producers> {
 /// Runs steps on a channel whose only instance has both ends, and on a queue.
 fn compare(hicr: &Managers, shape: &Shape, steps: &[Step]) -> Result<(), Error> {
     let ends = channel(hicr, shape)?;
-    let (mut producer, mut consumer) = (ends.producer.expect("a producer"), ends.consumer.expect("a consumer"));
+    let (mut producer, mut consumer) =
+        (ends.producer.expect("a producer"), ends.consumer.expect("a consumer"));
     let mut model: VecDeque<Vec<u8>> = VecDeque::new();
     for (number, step) in steps.iter().enumerate() {
         match step {
@@ -102,7 +103,8 @@ fn two_and_four_producers_lose_nothing_and_keep_their_order() {
                     let mut next = vec![0; producers + 1];
                     for _ in 0..EACH * producers as u32 {
                         let bytes = consumer.pop_wait()?.bytes;
-                        let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+                        let number =
+                            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
                         let (from, number) = (number(0) as usize, number(4));
                         assert_eq!(number, next[from], "of producer {from}");
                         assert_eq!(bytes.len(), 8 + number as usize % 50);
@@ -138,7 +140,7 @@ fn counts_that_cannot_be_are_errors_of_both_ends() {
         producer.push(b"abc")?;
         let all = hicr.communication.attach(Place { owner: 0, tag: 0, key: 0, start, bytes: 4096 })?;
         let spoiled = hicr.memory.alloc(&space, 4096)?;
-        hicr.memory.fill(&spoiled, 0xff)?;
+        hicr.memory.fill(&spoiled, 0x77)?;
         flash_hicr::copy(&*hicr.communication, all.at(64), spoiled.at(0), 1024)?;
         for error in [consumer.pop().map(drop), consumer.depth().map(drop), producer.push(b"x").map(drop)] {
             assert!(matches!(error, Err(Error::Protocol { .. })), "{error:?}");
@@ -151,7 +153,8 @@ fn counts_that_cannot_be_are_errors_of_both_ends() {
 fn random_writes_to_a_channel_s_memory_are_errors_and_never_more() {
     over_threads(1, |hicr| {
         let space = hicr.memory.spaces()?[0].clone();
-        let shape = |sharing, size| Shape { tag: 1, sharing, producers: vec![0], consumer: 0, capacity: 3, size };
+        let shape =
+            |sharing, size| Shape { tag: 1, sharing, producers: vec![0], consumer: 0, capacity: 3, size };
         let mut seed = 7_u64;
         let mut random = move |below: u64| {
             seed ^= seed << 13;

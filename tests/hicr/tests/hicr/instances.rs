@@ -52,7 +52,14 @@ fn creates(hicr: &Managers) -> Result<(), Error> {
     for (template, count, words) in [
         (processors(few), 1, "no instance for this template: there is no host"),
         (processors(1), few as usize, "processors"),
-        (needs(Host { nodes: vec![NumaNode { bytes: u64::MAX, ..NumaNode::default() }], ..Host::default() }), 1, "bytes of memory"),
+        (
+            needs(Host {
+                nodes: vec![NumaNode { bytes: u64::MAX, ..NumaNode::default() }],
+                ..Host::default()
+            }),
+            1,
+            "bytes of memory",
+        ),
         (needs(Host { devices: vec![Default::default()], ..Host::default() }), 1, "no device for any use"),
         (Template::default(), 0, "expected 1 to 1023 of them, found 0"),
     ] {
@@ -137,7 +144,8 @@ fn a_created_process_is_ended_and_then_lost() {
     let hicr = flash_hicr::join().unwrap();
     let group = hicr.instances.create(&template(NAME), 1).unwrap();
     group.instances.terminate(1).unwrap();
-    has(&text(group.communication.fence(1)), "is gone: its process ended");
+    // It had come to the fence with tag 1.
+    has(&text(group.communication.fence(2)), "is gone: its process ended");
     has(&text(group.instances.terminate(2)), "no process that this instance created");
     has(&text(group.instances.terminate(0)), "no process that this instance created");
 }

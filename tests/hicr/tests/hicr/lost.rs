@@ -42,7 +42,14 @@ fn error<T>(outcome: Result<T, Error>) -> Result<Error, Error> {
 }
 
 fn shape(producer: u32, sharing: Producers) -> Shape {
-    Shape { tag: 1, sharing, producers: vec![producer], consumer: 1 - producer, capacity: 2, size: Size::Fixed(4) }
+    Shape {
+        tag: 1,
+        sharing,
+        producers: vec![producer],
+        consumer: 1 - producer,
+        capacity: 2,
+        size: Size::Fixed(4),
+    }
 }
 
 #[test]
@@ -57,10 +64,14 @@ fn in_an_exchange() {
 
 #[test]
 fn while_a_slot_waits_for_copies() {
-    kill("lost::while_a_slot_waits_for_copies", |_| Ok(()), |hicr| {
-        let slot = hicr.memory.alloc(&hicr.memory.spaces()?[0], 8)?;
-        error(hicr.communication.fence_slot(&slot, 0, 1))
-    });
+    kill(
+        "lost::while_a_slot_waits_for_copies",
+        |_| Ok(()),
+        |hicr| {
+            let slot = hicr.memory.alloc(&hicr.memory.spaces()?[0], 8)?;
+            error(hicr.communication.fence_slot(&slot, 0, 1))
+        },
+    );
 }
 
 /// A producer whose last messages still come.
@@ -130,21 +141,29 @@ fn with_a_lock() {
 
 #[test]
 fn before_it_answers_a_call() {
-    kill("lost::before_it_answers_a_call", |hicr| Rpc::new(hicr, 1).map(drop), |hicr| {
-        let mut rpc = Rpc::new(hicr, 1)?;
-        error(rpc.call(1, "anything", &[7; 1_000_000]))
-    });
+    kill(
+        "lost::before_it_answers_a_call",
+        |hicr| Rpc::new(hicr, 1).map(drop),
+        |hicr| {
+            let mut rpc = Rpc::new(hicr, 1)?;
+            error(rpc.call(1, "anything", &[7; 1_000_000]))
+        },
+    );
 }
 
 #[test]
 fn with_an_object_that_is_asked_for() {
-    kill("lost::with_an_object_that_is_asked_for", |hicr| Objects::new(hicr, 1, 1).map(drop), |hicr| {
-        let objects = Objects::new(hicr, 1, 1)?;
-        // Its table is still there, and is empty.
-        while hicr.communication.lost(1).is_none() {
-            std::thread::yield_now();
-        }
-        let id = flash_hicr::ObjectId { owner: 1, entry: 0, generation: 1 };
-        error(objects.handle(id))
-    });
+    kill(
+        "lost::with_an_object_that_is_asked_for",
+        |hicr| Objects::new(hicr, 1, 1).map(drop),
+        |hicr| {
+            let objects = Objects::new(hicr, 1, 1)?;
+            // Its table is still there, and is empty.
+            while hicr.communication.lost(1).is_none() {
+                std::thread::yield_now();
+            }
+            let id = flash_hicr::ObjectId { owner: 1, entry: 0, generation: 1 };
+            error(objects.handle(id))
+        },
+    );
 }

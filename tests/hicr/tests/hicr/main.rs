@@ -7,8 +7,8 @@ mod lost;
 mod managers;
 mod programs;
 
-use flash_hicr::{Error, threads};
 use flash_hicr::Managers;
+use flash_hicr::{Error, threads};
 
 /// Runs a test's body over threads.
 fn over_threads(count: usize, body: impl Fn(Managers) -> Result<(), Error> + Send + Sync + 'static) {

@@ -65,7 +65,8 @@ fn an_exchange_with_a_key_twice_is_an_error_of_all() {
         let slot = hicr.memory.alloc(&hicr.memory.spaces()?[0], 8)?;
         let error = text(hicr.communication.exchange(1, &[(5, &slot)]));
         has(&error, "expected a key per slot, found 5 of instance");
-        let many: Vec<(u64, &LocalSlot)> = (0..300).map(|i| (1000 * u64::from(hicr.instances.current().number) + i, &slot)).collect();
+        let many: Vec<(u64, &LocalSlot)> =
+            (0..300).map(|i| (1000 * u64::from(hicr.instances.current().number) + i, &slot)).collect();
         let all = hicr.communication.exchange(1, &many)?;
         assert_eq!(all.slots().len(), 900);
         assert!(all.slots().is_sorted_by_key(|slot| slot.place().key));
@@ -132,7 +133,10 @@ fn copies_between_memories_that_nothing_connects_are_refused() {
         let refused = unsafe { devices.memory.register(there.space(), std::ptr::null_mut(), 8) };
         has(&text(refused), "allocate a slot, and copy");
         has(&text(devices.communication.fence_slot(&there, 1, 0)), "expected 1 copies from");
-        has(&text(memory_of::<f32>(&there).map(drop)), "expected a slot of F32 of `flash_hicr::devices`, found one of U8");
+        has(
+            &text(memory_of::<f32>(&there).map(drop)),
+            "expected a slot of F32 of `flash_hicr::devices`, found one of U8",
+        );
         has(&text(memory_of::<u8>(&here).map(drop)), "of other managers");
         Ok(())
     });
@@ -146,7 +150,10 @@ fn slots_of_different_numbers_are_copied_byte_for_byte() {
     let (floats, bytes) = (slot(Number::F32, 6), slot(Number::U8, 24));
     bytes.write(0, &(0..24).collect::<Vec<u8>>()).unwrap();
     copy(&*hicr.communication, floats.at(1), bytes.at(2), 17).unwrap();
-    assert_eq!(floats.values::<u8>(0, 20).unwrap(), [&[0][..], &(2..19).collect::<Vec<u8>>(), &[0, 0]].concat());
+    assert_eq!(
+        floats.values::<u8>(0, 20).unwrap(),
+        [&[0][..], &(2..19).collect::<Vec<u8>>(), &[0, 0]].concat()
+    );
     copy(&*hicr.communication, floats.at(8), floats.at(0), 8).unwrap();
     copy(&*hicr.communication, floats.at(5), floats.at(4), 9).unwrap();
     let expected: Vec<u8> = (0..24).map(|i| floats.values::<u8>(0, 24).unwrap()[i]).collect();
@@ -161,9 +168,8 @@ fn execution_units_run_where_they_have_a_form_and_panics_are_errors() {
         let slot = hicr.memory.alloc(&hicr.memory.spaces()?[0], 8)?;
         let resources = hicr.compute.resources()?;
         let unit = hicr.compute.processing_unit(&resources[0])?;
-        let adds = ExecutionUnit::new("adds").function(|slots| {
-            slots[0].write(0, &(slots[0].number(0)? + 1).to_ne_bytes())
-        });
+        let adds = ExecutionUnit::new("adds")
+            .function(|slots| slots[0].write(0, &(slots[0].number(0)? + 1).to_ne_bytes()));
         let states = (0..3).map(|_| hicr.compute.state(&adds, std::slice::from_ref(&slot)));
         let started = states.map(|state| unit.start(state?)).collect::<Result<Vec<_>, Error>>()?;
         for mut execution in started {

@@ -43,7 +43,8 @@ fn each_program_runs_over_two_processes() {
 fn each_program_runs_over_five_processes() {
     let small = |program: &&Program| program.name != "mnist" && program.name != "ping-pong";
     let name = "programs::each_program_runs_over_five_processes";
-    processes(name, 5, |hicr| PROGRAMS.iter().filter(small).try_for_each(|program| run(&hicr, program))).all_well();
+    processes(name, 5, |hicr| PROGRAMS.iter().filter(small).try_for_each(|program| run(&hicr, program)))
+        .all_well();
 }
 
 fn over_devices(key: &str) {
