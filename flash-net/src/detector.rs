@@ -181,6 +181,10 @@ impl<T: Transport> Transport for Detector<T> {
         self.transport.wake();
     }
 
+    fn ring(&self, peer: Peer) -> Result<(), NetError> {
+        self.transport.ring(peer)
+    }
+
     fn lost(&self, peer: Peer) -> Option<Loss> {
         self.silent(peer).cloned().or_else(|| self.transport.lost(peer))
     }

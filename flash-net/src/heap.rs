@@ -7,7 +7,7 @@
 //! A block is zeroed when it is handed out, as far as no other process writes to it.
 
 use crate::error::NetError;
-use crate::mapping::PAGE;
+use crate::mapping::{PAGE, zero_words};
 use crate::memory::SharedMemory;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,8 +75,8 @@ impl SharedHeap {
         drop(books);
         if bytes < LARGE {
             let start = self.memory.base().wrapping_add(block.offset as usize);
-            // SAFETY: the block is in the arena, and is this caller's alone.
-            unsafe { start.write_bytes(0, block.bytes as usize) };
+            // SAFETY: the block is in the arena, which is mapped, consists of words, and is this caller's alone.
+            unsafe { zero_words(start, block.bytes) };
         }
         Ok(block)
     }

@@ -33,7 +33,7 @@ impl World {
             if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
                 return Err(io::Error::last_os_error());
             }
-            cpus.as_ref().map_or(Ok(()), process::keep_to)
+            cpus.as_ref().map_or(Ok(()), process::keep_to_set)
         };
         // SAFETY: between fork and exec the closure makes two system calls, and takes no lock or memory.
         unsafe { command.pre_exec(keep) };

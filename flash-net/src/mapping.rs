@@ -3,6 +3,7 @@
 use crate::error::NetError;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The unit of the system's memory.
 pub(crate) const PAGE: u64 = 4096;
@@ -93,9 +94,21 @@ impl Mapping {
         #[cfg(miri)]
         let cleared = false;
         if !cleared {
-            // SAFETY: as above.
-            unsafe { start.write_bytes(0, bytes as usize) };
+            // SAFETY: as above, and a page consists of words.
+            unsafe { zero_words(start, bytes) };
         }
+    }
+}
+
+/// Zeroes words that a thread of this process may load or store atomically meanwhile: one that still has the
+/// offset of a block that was freed.
+///
+/// # Safety
+/// The words are in a mapping that lives through the call, and nothing refers to them but atomically.
+pub(crate) unsafe fn zero_words(start: *mut u8, bytes: u64) {
+    for word in 0..bytes as usize / size_of::<AtomicU64>() {
+        // SAFETY: a word of those, aligned as a page or a block is.
+        unsafe { AtomicU64::from_ptr(start.cast::<u64>().add(word)) }.store(0, Relaxed);
     }
 }
 

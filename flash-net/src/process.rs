@@ -52,14 +52,6 @@ pub fn cpus_of(pid: u32) -> Vec<usize> {
     (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
-/// Keeps the calling thread, and what it starts from now on, to these processors.
-///
-/// # Errors
-/// If there are none, or the system refuses them.
-pub fn keep_to_cpus(cpus: &[usize]) -> io::Result<()> {
-    keep_to(&set_of(cpus).ok_or(io::ErrorKind::InvalidInput)?)
-}
-
 /// A set of processors. `None`: of none, or of numbers that a set does not have.
 pub(crate) fn set_of(cpus: &[usize]) -> Option<libc::cpu_set_t> {
     let bits = 8 * size_of::<libc::cpu_set_t>();
@@ -75,7 +67,7 @@ pub(crate) fn set_of(cpus: &[usize]) -> Option<libc::cpu_set_t> {
 }
 
 /// Keeps the calling thread, and what it starts, to these processors.
-pub(crate) fn keep_to(set: &libc::cpu_set_t) -> io::Result<()> {
+pub(crate) fn keep_to_set(set: &libc::cpu_set_t) -> io::Result<()> {
     // SAFETY: a set of the size said.
     match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) } {
         0 => Ok(()),
@@ -94,6 +86,15 @@ pub fn end_with_parent(signal: i32) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Keeps the calling thread, and those that it starts from now on, to these processors.
+///
+/// # Errors
+/// If there are none, or the system refuses them.
+pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
+    let text = "expected processors of this machine, at least one";
+    keep_to_set(&set_of(cpus).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, text))?)
 }
 
 /// A process that is watched: it is this one, however numbers are used again.

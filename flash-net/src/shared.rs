@@ -375,6 +375,12 @@ impl Transport for SharedTransport {
         self.waiters.wake(self.bell());
     }
 
+    fn ring(&self, peer: Peer) -> Result<(), NetError> {
+        self.remote(peer)?;
+        self.segment.bell(peer).ring_always();
+        Ok(())
+    }
+
     fn lost(&self, peer: Peer) -> Option<Loss> {
         let remote = self.peers.get(peer.0 as usize)?;
         if remote.gone.get().is_none() {
@@ -461,6 +467,14 @@ impl std::fmt::Debug for SharedTransport {
 pub fn local(peers: usize) -> Result<Vec<SharedTransport>, NetError> {
     let members: Vec<Member> =
         (0..peers).map(|i| Member { name: format!("local {i}"), cpus: vec![] }).collect();
-    let segment = Arc::new(world::anonymous(&members, LOCAL_ARENA)?);
-    (0..).map(Peer).take(peers).map(|me| SharedTransport::new(Arc::clone(&segment), me)).collect()
+    local_members(&members)
+}
+
+/// As [`local`], of peers with names and processors. Their threads are not kept to these.
+///
+/// # Errors
+/// As [`local`], or if a name is too long.
+pub fn local_members(members: &[Member]) -> Result<Vec<SharedTransport>, NetError> {
+    let segment = Arc::new(world::anonymous(members, LOCAL_ARENA)?);
+    (0..).map(Peer).take(members.len()).map(|me| SharedTransport::new(Arc::clone(&segment), me)).collect()
 }

@@ -110,12 +110,21 @@ pub trait Transport: Send + Sync + 'static {
     fn ticket(&self) -> Ticket;
 
     /// Waits until a frame may have come that no other thread takes; or, since the ticket was taken,
-    /// [`Transport::wake`] was called, a full mailbox got room, or a peer joined or was lost; or `until`. May
-    /// return early.
+    /// [`Transport::wake`] was called, a peer called [`Transport::ring`], a full mailbox got room, or a peer
+    /// joined or was lost; or `until`. May return early.
     fn wait(&self, ticket: Ticket, until: Option<Instant>);
 
     /// Ends the waits of all threads of this process.
     fn wake(&self);
+
+    /// Ends the waits of the peer's threads, which look at memory that this process has just written. Nothing
+    /// where no memory is shared.
+    ///
+    /// # Errors
+    /// [`NetError::NoPeer`].
+    fn ring(&self, _peer: Peer) -> Result<(), NetError> {
+        Ok(())
+    }
 
     /// Why the peer is gone, if it is. Stays so. What it had sent completely before is handed over first.
     fn lost(&self, peer: Peer) -> Option<Loss>;
@@ -190,6 +199,10 @@ macro_rules! forwarded {
 
             fn wake(&self) {
                 (**self).wake();
+            }
+
+            fn ring(&self, peer: Peer) -> Result<(), NetError> {
+                (**self).ring(peer)
             }
 
             fn lost(&self, peer: Peer) -> Option<Loss> {

@@ -400,6 +400,18 @@ impl World {
         self.layout.places as usize
     }
 
+    /// True if a process has joined as this peer, or is about to; also after it has left.
+    ///
+    /// # Errors
+    /// [`NetError::NoPeer`], or the system's answer.
+    pub fn is_taken(&self, peer: Peer) -> Result<bool, NetError> {
+        let segment = self.map()?;
+        if peer.0 as usize >= segment.peers() {
+            return Err(NetError::NoPeer { found: peer, peers: segment.peers() });
+        }
+        Ok(segment.state(peer) != Ok(State::Absent))
+    }
+
     /// Bytes of it that take memory now.
     ///
     /// # Errors

@@ -2,7 +2,6 @@
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,9 +18,11 @@ const MOST: u64 = 1 << 16;
 /// assert_eq!(set.intersection(&"3-9".parse()?).to_string(), "3,8");
 /// # Ok::<(), flash_topology::Error>(())
 /// ```
+//
+// Inclusive ranges in order, no two of which touch: a set takes as much memory as its text does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct CpuSet(BTreeSet<u32>);
+pub struct CpuSet(Vec<(u32, u32)>);
 
 impl CpuSet {
     /// The empty set.
@@ -29,9 +30,22 @@ impl CpuSet {
         CpuSet::default()
     }
 
+    /// The set of ranges in any order.
+    fn of(mut ranges: Vec<(u32, u32)>) -> CpuSet {
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, last| {
+            let touches = next.0 <= last.1.saturating_add(1);
+            if touches {
+                last.1 = last.1.max(next.1);
+            }
+            touches
+        });
+        CpuSet(ranges)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.iter().map(|(first, last)| (last - first) as usize + 1).sum()
     }
 
     /// True if there is none.
@@ -41,44 +55,51 @@ impl CpuSet {
 
     /// The numbers in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().copied()
+        self.0.iter().flat_map(|(first, last)| *first..=*last)
     }
 
     /// True if this one is in it.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.0.contains(&cpu)
+        let after = self.0.partition_point(|(first, _)| *first <= cpu);
+        after > 0 && self.0[after - 1].1 >= cpu
     }
 
     /// True if all of it is in the other one.
     pub fn is_subset(&self, other: &CpuSet) -> bool {
-        self.0.is_subset(&other.0)
+        self.intersection(other) == *self
     }
 
     /// What is in one of them.
     pub fn union(&self, other: &CpuSet) -> CpuSet {
-        CpuSet(&self.0 | &other.0)
+        CpuSet::of([&self.0[..], &other.0].concat())
     }
 
     /// What is in both.
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
-        CpuSet(&self.0 & &other.0)
+        let (mut both, mut others) = (Vec::new(), &other.0[..]);
+        for &(first, last) in &self.0 {
+            // Those before this range are before all that follow.
+            others = &others[others.partition_point(|other| other.1 < first)..];
+            let inside = others.iter().take_while(|other| other.0 <= last);
+            both.extend(inside.map(|other| (other.0.max(first), other.1.min(last))));
+        }
+        CpuSet(both)
     }
 }
 
 impl FromIterator<u32> for CpuSet {
     fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> CpuSet {
-        CpuSet(numbers.into_iter().collect())
+        CpuSet::of(numbers.into_iter().map(|number| (number, number)).collect())
     }
 }
 
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let numbers: Vec<u32> = self.iter().collect();
-        for (i, run) in numbers.chunk_by(|a, b| a + 1 == *b).enumerate() {
+        for (i, (first, last)) in self.0.iter().enumerate() {
             let comma = if i > 0 { "," } else { "" };
-            match run {
-                [one] => write!(f, "{comma}{one}")?,
-                run => write!(f, "{comma}{}-{}", run[0], run[run.len() - 1])?,
+            match first == last {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first}-{last}")?,
             }
         }
         Ok(())
@@ -90,16 +111,16 @@ impl FromStr for CpuSet {
 
     fn from_str(text: &str) -> Result<CpuSet, Error> {
         let wrong = || Error::CpuSet(text.chars().take(60).collect());
-        let (mut set, mut left) = (BTreeSet::new(), MOST);
+        let (mut ranges, mut left) = (Vec::new(), MOST);
         for run in text.trim().split(',').filter(|run| !run.is_empty()) {
             let (first, last) = run.split_once('-').unwrap_or((run, run));
             let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
             let (first, last) = (number(first)?, number(last)?);
             let count = (u64::from(last) + 1).checked_sub(first.into()).filter(|count| *count > 0);
             left = count.and_then(|count| left.checked_sub(count)).ok_or_else(wrong)?;
-            set.extend(first..=last);
+            ranges.push((first, last));
         }
-        Ok(CpuSet(set))
+        Ok(CpuSet::of(ranges))
     }
 }
 

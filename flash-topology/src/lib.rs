@@ -15,6 +15,7 @@
 //! | this machine | [`Topology::read`], [`Topology::read_at`] for a copy of its files |
 //! | another one | [`Topology::to_json`] there, [`Topology::from_json`] here |
 //! | several as one | [`Topology::merge`] |
+//! | a part of one | [`Topology::subset`] |
 //! | whether there is what a program needs | [`Topology::is_met_by`] |
 //! | people | [`Topology`]'s `Display`, [`Topology::svg`] |
 //!
@@ -222,6 +223,7 @@ impl Topology {
             |what, count: usize| if count > MOST { Err(Error::TooMany { what, count }) } else { Ok(()) };
         few("hosts", topology.hosts.len())?;
         for host in &topology.hosts {
+            few("sockets of a host", host.sockets.len())?;
             few("cores of a host", host.cores().count())?;
             few("NUMA nodes of a host", host.nodes.len())?;
             few("caches of a host", host.caches.len())?;
@@ -229,6 +231,7 @@ impl Topology {
             few("processes of a host", host.processes.len())?;
             for device in &host.devices {
                 few("memory spaces of a device", device.spaces.len())?;
+                few("links of a device", device.links.len())?;
             }
         }
         Ok(topology)

@@ -1,6 +1,6 @@
-//! Several topologies as one.
+//! Several topologies as one, and a part of one.
 
-use crate::{Error, Host, Topology};
+use crate::{CpuSet, Error, Host, Topology};
 
 impl Topology {
     /// Adds what another topology has: hosts that are not here, and of those that are, further devices and
@@ -29,9 +29,38 @@ impl Topology {
         *self = merged;
         Ok(())
     }
+
+    /// The part of each host that these processors are, with the caches and the memory that are near to them.
+    /// Devices and processes stay.
+    ///
+    /// # Examples
+    /// ```
+    /// use flash_topology::Topology;
+    /// let part = Topology::read().subset(&"0".parse()?);
+    /// assert_eq!(part.hosts[0].cpus().to_string(), "0");
+    /// # Ok::<(), flash_topology::Error>(())
+    /// ```
+    pub fn subset(&self, cpus: &CpuSet) -> Topology {
+        let mut part = self.clone();
+        part.hosts.iter_mut().for_each(|host| host.keep(cpus));
+        part
+    }
 }
 
 impl Host {
+    fn keep(&mut self, cpus: &CpuSet) {
+        let keep = |set: &mut CpuSet| {
+            *set = set.intersection(cpus);
+            !set.is_empty()
+        };
+        for socket in &mut self.sockets {
+            socket.cores.retain_mut(|core| keep(&mut core.cpus));
+        }
+        self.sockets.retain(|socket| !socket.cores.is_empty());
+        self.caches.retain_mut(|cache| keep(&mut cache.cpus));
+        self.nodes.retain_mut(|node| keep(&mut node.cpus));
+    }
+
     fn merge(&mut self, other: &Host) -> Result<(), Error> {
         let differ = |part| Err(Error::Differ { host: self.name.clone(), part });
         if self.sockets != other.sockets {

@@ -182,6 +182,34 @@ fn topologies_of_processes_are_one_of_the_machine() {
 }
 
 #[test]
+fn a_part_of_a_machine_has_what_is_near_to_its_processors() {
+    let dir = two_sockets();
+    let whole = Topology::read_at(dir.path());
+    let all = whole.hosts[0].cpus();
+    assert_eq!(whole.subset(&all), whole);
+    for cpu in all.iter() {
+        let one = CpuSet::from_iter([cpu]);
+        let part = &whole.subset(&one).hosts[0];
+        assert_eq!((part.cpus(), part.sockets.len(), part.nodes.len()), (one.clone(), 1, 1), "cpu {cpu}");
+        assert!(!part.caches.is_empty() && part.caches.iter().all(|cache| cache.cpus == one));
+        assert_eq!((&part.name, &part.processes), (&whole.hosts[0].name, &whole.hosts[0].processes));
+    }
+    let none = &whole.subset(&CpuSet::new()).hosts[0];
+    assert!(none.sockets.is_empty() && none.nodes.is_empty() && none.caches.is_empty());
+}
+
+#[test]
+fn a_text_of_many_processors_takes_the_memory_of_the_text() {
+    let set = set("0-65535");
+    assert_eq!((set.len(), set.contains(65_535), set.contains(65_536)), (65_536, true, false));
+    let cache = "{\"level\": 1, \"bytes\": 1, \"cpus\": \"0-65535\"}";
+    let json = format!("{{\"hosts\": [{{\"caches\": [{}]}}]}}", vec![cache; 8192].join(","));
+    // Half a thousand million numbers, if each took some.
+    let topology = Topology::from_json(&json).unwrap();
+    assert!(topology.hosts[0].caches.iter().all(|cache| cache.cpus == set));
+}
+
+#[test]
 fn what_is_needed_is_met_or_named() {
     let dir = two_sockets();
     let mut there = Topology::read_at(dir.path());
@@ -269,7 +297,21 @@ proptest! {
     fn a_set_is_what_its_text_says(numbers in prop::collection::btree_set(0..200_u32, 0..60)) {
         let set = CpuSet::from_iter(numbers.iter().copied());
         prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set.clone());
-        prop_assert!(set.iter().eq(numbers));
+        prop_assert!(set.iter().eq(numbers.iter().copied()));
+        prop_assert_eq!((set.len(), set.is_empty()), (numbers.len(), numbers.is_empty()));
+        prop_assert!((0..201).all(|number| set.contains(number) == numbers.contains(&number)));
+    }
+
+    #[test]
+    fn sets_are_united_and_cut_as_those_of_numbers(
+        a in prop::collection::btree_set(0..60_u32, 0..40),
+        b in prop::collection::btree_set(0..60_u32, 0..40),
+    ) {
+        let [left, right] = [&a, &b].map(|numbers| CpuSet::from_iter(numbers.iter().copied()));
+        prop_assert_eq!(left.union(&right), CpuSet::from_iter(&a | &b));
+        prop_assert_eq!(left.intersection(&right), CpuSet::from_iter(&a & &b));
+        prop_assert_eq!(left.is_subset(&right), a.is_subset(&b));
+        prop_assert!(left.intersection(&right).is_subset(&right));
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn main() -> io::Result<()> {
         "docs/tasks.md",
         "docs/graphs.md",
         "docs/ranks.md",
+        "docs/hicr.md",
     ] {
         let page = root.join(page);
         println!("cargo::rerun-if-changed={}", page.display());

@@ -7,6 +7,7 @@ use flash_net::{Member, Peer, SharedTransport, Transport, World};
 use flash_net_mpi::{Launched, MpiTransport, launched};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What this process was started in.
 enum Found {
@@ -35,7 +36,23 @@ fn joined(launched: &Launched) -> Result<Box<dyn Transport>, String> {
     Ok(Box::new(JOINED.get_or_init(join).clone()?))
 }
 
+/// Whether this module has joined the world.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+/// True if this process has joined the world by other means than this module: it is no agent then.
+fn is_taken(world: &World, me: Peer) -> bool {
+    !JOINED.load(Relaxed) && world.is_taken(me).unwrap_or(false)
+}
+
 fn shared(world: &World, me: Peer) -> Result<Box<dyn Transport>, String> {
+    if is_taken(world, me) {
+        return Err(format!(
+            "this process has joined its world as instance {} of flash-hicr, which has no agents: a program uses its \
+             world in one of these ways",
+            me.0
+        ));
+    }
+    JOINED.store(true, Relaxed);
     Ok(Box::new(SharedTransport::join(world, me).map_err(|error| error.to_string())?))
 }
 
@@ -59,6 +76,7 @@ pub(crate) fn of_controller(alone: bool) -> Result<(Box<dyn Transport>, Option<&
         Err(why) => Err(why.clone()),
         Ok(Found::Shared(world, Peer(0))) => Ok((shared(world, Peer(0))?, Some(world))),
         Ok(Found::Mpi(launched)) if launched.rank == 0 => Ok((joined(launched)?, None)),
+        Ok(Found::Shared(world, me)) if is_taken(world, *me) => shared(world, *me).map(|transport| (transport, None)),
         Ok(Found::Shared(_, Peer(rank)) | Found::Mpi(Launched { rank, .. })) => agent(*rank),
         Ok(Found::Nothing) if alone => own().and_then(|world| Ok((shared(world, Peer(0))?, Some(world)))),
         Ok(Found::Nothing) => Err(
@@ -92,7 +110,7 @@ pub(crate) fn of_agent() -> Result<Box<dyn Transport>, String> {
 /// True if this process was started as an agent. The controller of MPI joins here, as the others wait for it.
 pub(crate) fn is_agent() -> bool {
     match found() {
-        Ok(Found::Shared(_, me)) => me.0 > 0,
+        Ok(Found::Shared(world, me)) => me.0 > 0 && !is_taken(world, *me),
         Ok(Found::Mpi(launched)) => {
             if launched.rank == 0 {
                 // An error is that of the backend when it looks for devices.

@@ -26,7 +26,7 @@ pub(crate) fn divide(launched: &Launched) {
         false => cpus[rank * cpus.len() / size..(rank + 1) * cpus.len() / size].to_vec(),
     };
     // A system that refuses leaves it on all of them.
-    let _ = flash_net::keep_to_cpus(&part);
+    let _ = flash_net::keep_to(&part);
 }
 
 /// Calls a function that waits for other processes; ends the process if that takes longer.

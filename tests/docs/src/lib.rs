@@ -1,5 +1,5 @@
 //! The programs of README.md and `docs/`: each is a test of a crate that depends on `flash` alone, those of
-//! `docs/graphs.md` and `docs/tasks.md` also on the crate of that page and on `flash-trace`.
+//! `docs/graphs.md`, `docs/tasks.md` and `docs/hicr.md` also on the crate of that page and on `flash-trace`.
 //! `docs/backends.md` is tested in the crate `flash-backend`. `xtask` checks that no page and no program is
 //! left out.
 //!
@@ -27,6 +27,9 @@ mod graphs {}
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/ranks.md"))]
 mod ranks {}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/hicr.md"))]
+mod hicr {}
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/opencl.md"))]
 mod opencl {}

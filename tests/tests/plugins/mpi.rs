@@ -180,7 +180,9 @@ fn pass_frames() {
     };
     for length in &lengths {
         for other in &others {
-            post(transport, *other, &frame(*length), &mut || drop(take(transport)));
+            post(transport, *other, &frame(*length), &mut || {
+                take(transport);
+            });
         }
     }
     let all =

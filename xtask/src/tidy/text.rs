@@ -7,7 +7,7 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 18] = [
+const FOLDERS: [&str; 19] = [
     "flash",
     "flash-c",
     "flash-types",
@@ -15,6 +15,7 @@ const FOLDERS: [&str; 18] = [
     "flash-core",
     "flash-conformance",
     "flash-graph",
+    "flash-hicr",
     "flash-net",
     "flash-tasks",
     "flash-topology",
@@ -53,7 +54,7 @@ fn comments_keep_the_width_of_rustfmt_toml() {
 
 #[test]
 fn host_programs_name_no_vendor_and_no_kernel_language() {
-    for folder in ["nbody", "diffusion", "jacobi3d", "tasks-tour", "graph-tour"]
+    for folder in ["nbody", "diffusion", "jacobi3d", "tasks-tour", "graph-tour", "hicr"]
         .map(|name| format!("examples/{name}/src"))
     {
         for source in files(&folder) {
