@@ -277,7 +277,8 @@ impl ArrayInner {
             if let Err(error) = unsafe { transfer.run(&part) } {
                 if matches!(error, Error::Backend { code: Code::DeviceLost, .. }) {
                     directory.lost(from);
-                    memory_of(from).into_iter().for_each(DeviceMemory::lose);
+                    // Its other arrays: when no directory is locked any more.
+                    memory_of(from).into_iter().for_each(DeviceMemory::note_loss);
                 }
                 return Err(error);
             }

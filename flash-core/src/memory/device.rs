@@ -37,6 +37,8 @@ pub(crate) struct DeviceMemory {
     lost: AtomicBool,
     /// How often its contents were lost.
     losses: AtomicU32,
+    /// They were, and its arrays do not know yet.
+    is_loss_noted: AtomicBool,
     pub(super) counters: Counters,
 }
 
@@ -139,6 +141,13 @@ pub(super) fn copied() -> Vec<Arc<ArrayInner>> {
     found
 }
 
+/// Tells all arrays of losses that were noted. The caller has locked no directory.
+#[cold]
+pub(super) fn settle_losses() {
+    let all = MEMORIES.read().unwrap_or_else(|e| e.into_inner()).clone();
+    all.into_iter().filter(|memory| memory.is_loss_noted.swap(false, Relaxed)).for_each(DeviceMemory::lose);
+}
+
 impl PartialEq for DeviceMemory {
     fn eq(&self, other: &DeviceMemory) -> bool {
         self.place == other.place
@@ -173,6 +182,7 @@ impl DeviceMemory {
             pool: Mutex::default(),
             lost: AtomicBool::new(false),
             losses: AtomicU32::new(0),
+            is_loss_noted: AtomicBool::new(false),
             counters: Counters::default(),
         }));
         all.push(memory);
@@ -431,8 +441,15 @@ impl DeviceMemory {
         found
     }
 
+    /// The device is lost; [`settle_losses`] has to follow.
+    #[cold]
+    pub(super) fn note_loss(&self) {
+        self.is_loss_noted.store(!self.outlives_devices(), Relaxed);
+    }
+
     /// The device is lost, and what was in its memory. Elements that were current only there are poisoned,
-    /// and no array without users keeps a copy there: the device may come back, with an empty memory.
+    /// and no array without users keeps a copy there: the device may come back, with an empty memory. The
+    /// caller has locked no directory but those of memories that it holds.
     #[cold]
     pub fn lose(&'static self) {
         self.losses.fetch_add(1, Relaxed);

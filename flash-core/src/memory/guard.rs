@@ -1,5 +1,6 @@
 //! Host access to a memory: guards, and reading within a call.
 
+use super::device;
 use super::state::Refused;
 use super::{ArrayInner, own_guards};
 use crate::error::Error;
@@ -123,11 +124,12 @@ impl<'a> HostGuard<'a> {
         own_guards::enter(header.id(), range.clone(), written);
         // From now on it is released when it is dropped.
         let guard = HostGuard { header, range, written, site, not_send: PhantomData };
-        match tracked {
-            true if written => header.host_writes()?,
-            true => header.host_reads(guard.range.clone())?,
-            false => {}
-        }
+        let ready = match tracked {
+            true if written => header.host_writes(),
+            true => header.host_reads(guard.range.clone()),
+            false => Ok(()),
+        };
+        ready.inspect_err(|_| device::settle_losses())?;
         Ok(guard)
     }
 

@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 /// The variable with the seed, for the process that runs it.
 pub const SEED: &str = "FLASH_SOAK_RANKS";
 
-/// Launches of a seed.
-const STEPS: u64 = 60;
 /// Processes that are lost, at most.
 const LOSSES: u64 = 10;
 /// Launches that may fail one after the other: as many processes may be lost, and each leaves stale copies.
@@ -105,17 +103,14 @@ fn run(seed: u64) {
     let own_memory = key.contains("TEST");
     let n = 1 + random.below(20_000) as usize;
     let mut arrays: Vec<Array> = (0..ARRAYS).map(|_| Array::new(&mut random, n)).collect();
-    let stop = AtomicBool::new(false);
+    let all_lost = AtomicBool::new(false);
     let devices: Vec<&'static DeviceHandle> = rt.devices().to_vec();
     thread::scope(|scope| {
         let mut killer = Random::new(!seed);
-        let stop = &stop;
+        let all_lost = &all_lost;
         scope.spawn(move || {
             for _ in 0..1 + killer.below(LOSSES) {
                 thread::sleep(Duration::from_micros(killer.below(30_000)));
-                if stop.load(Relaxed) {
-                    return;
-                }
                 let device = devices[killer.below(devices.len() as u64) as usize];
                 // The processors of this process have none.
                 let Ok(Ok(pid)) = device.query("pid").map(|pid| pid.parse::<i32>()) else { continue };
@@ -123,11 +118,11 @@ fn run(seed: u64) {
                 // SAFETY: a signal to an agent of this process.
                 unsafe { libc::kill(pid, signal) };
             }
+            all_lost.store(true, Relaxed);
         });
-        for _ in 0..STEPS {
+        while !all_lost.load(Relaxed) {
             step(&rt, &mut random, &mut arrays, own_memory);
         }
-        stop.store(true, Relaxed);
     });
     // Nothing is lost any more: within some tries everything is as ever.
     let [from, to] = [0, 1].map(|_| Array::new(&mut random, n));
