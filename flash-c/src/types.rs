@@ -201,6 +201,12 @@ pub unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
+#[cold]
+#[inline(never)]
+fn no_list(address: usize, count: usize, what: &str) -> Failure {
+    Failure::new(STATUS_POINTER, format!("expected {count} {what}, found them at {address:#x}"))
+}
+
 /// Arguments from C.
 pub struct Values<'a>(&'a [Value]);
 
