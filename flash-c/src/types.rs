@@ -5,10 +5,10 @@ use crate::handle::get;
 use crate::memory::{Memory, MemoryHandle};
 use crate::status::*;
 use crate::text;
+use flash_core::Error;
 use flash_core::descriptor::{Element, ElementType};
 use flash_core::index::{Dim, DimList, IntoDims, count_by};
 use flash_core::memory::AnyType;
-use flash_core::Error;
 use flash_core::runtime::{AnyArgument, AnyArguments, BoundArguments, BoundKernel};
 use std::collections::HashMap;
 use std::ffi::c_char;
@@ -192,10 +192,7 @@ pub unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&
         return Ok(&[]);
     }
     if first.is_null() || !first.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
-        return Err(Failure::new(
-            STATUS_POINTER,
-            format!("expected {count} {what}, found them at {first:p}"),
-        ));
+        return Err(no_list(first.addr(), count, what));
     }
     // SAFETY: the caller vouches.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })

@@ -264,9 +264,7 @@ fn the_fortran_module_has_every_function_of_the_header() {
         (line.contains('(') && name.starts_with("flash_")).then_some(name)
     });
     let mut count = 0;
-    for name in
-        declared.filter(|name| !name.starts_with("flash_as_"))
-    {
+    for name in declared.filter(|name| !name.starts_with("flash_as_")) {
         let here =
             [format!("function {name}("), format!("subroutine {name}("), format!("interface {name}\n")];
         assert!(here.iter().any(|here| module.contains(here)), "flash_host.f90 lacks {name}");

@@ -107,7 +107,11 @@ fn wrong_types_are_an_error_that_shows_both() {
     }
     assert!(texts[0].contains("u32") && texts[0].contains("i64"), "{}", texts[0]);
     assert!(texts[1].contains("expected 4 arguments, found 3"), "{}", texts[1]);
-    assert!(texts[4].contains("argument `to`: expected an array of [i32; 2], found array of [u32; 2]"), "{}", texts[4]);
+    assert!(
+        texts[4].contains("argument `to`: expected an array of [i32; 2], found array of [u32; 2]"),
+        "{}",
+        texts[4]
+    );
 }
 
 #[flash_tests::test]
