@@ -209,10 +209,17 @@ typedef struct flash_memory_report {
 
 // An argument of a kernel. Made by `flash_as_f32(..)`, `flash_as_array(..)` and their like.
 typedef struct flash_value {
+  // `VALUE_*`: what it is.
   uint32_t kind;
+  // 0.
   uint32_t reserved;
+  // Of a number: its bits, the least significant ones of these. Of a memory or a range of it: the address
+  // that is its handle. Of `VALUE_BYTES`: the address of as many bytes as the type has.
   uint64_t bits;
+  // Of `VALUE_RANGE`: the first element. Of `VALUE_BYTES`: the address of the type's name, as in
+  // `flash_memory_create`.
   uint64_t begin;
+  // Of `VALUE_RANGE`: one past the last element.
   uint64_t end;
 } flash_value;
 

@@ -62,11 +62,12 @@ thread_local! {
 /// Runs an entry: its failure becomes a number and the thread's text, and so does a panic.
 #[inline]
 pub fn call(entry: impl FnOnce() -> Result<(), Failure>) -> Status {
-    match caught(entry) {
-        Ok(Ok(())) => STATUS_OK,
-        Ok(Err(failure)) => fail(failure),
-        Err(text) => panicked(&text),
-    }
+    // Only a number crosses the frame that catches panics.
+    let status = caught(|| match entry() {
+        Ok(()) => STATUS_OK,
+        Err(failure) => fail(failure),
+    });
+    status.unwrap_or_else(|text| panicked(&text))
 }
 
 #[cold]

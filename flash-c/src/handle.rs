@@ -95,6 +95,7 @@ pub unsafe fn place<'a, T>(to: *mut T, what: &str) -> Result<&'a mut T, Failure>
 }
 
 #[cold]
+#[inline(never)]
 fn null(what: &str) -> Failure {
     Failure::new(STATUS_POINTER, format!("expected a pointer to a place for the {what}, found NULL"))
 }
@@ -142,12 +143,14 @@ pub unsafe fn take<T: Kind, H>(handle: *mut H) -> Result<Option<T>, Failure> {
 }
 
 #[cold]
+#[inline(never)]
 fn no_handle<T: Kind>(address: usize) -> Failure {
     let found = if address == 0 { "NULL".to_owned() } else { format!("{address:#x}, which is no handle") };
     Failure::new(STATUS_POINTER, format!("expected a handle of a {}, found {found}", T::NAME))
 }
 
 #[cold]
+#[inline(never)]
 fn other_kind<T: Kind>(tag: u64) -> Failure {
     let found = match KINDS.iter().find(|(known, _)| *known == tag) {
         Some((_, name)) => format!("one of a {name}"),

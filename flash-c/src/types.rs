@@ -192,13 +192,16 @@ pub unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&
         return Ok(&[]);
     }
     if first.is_null() || !first.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
-        return Err(Failure::new(
-            STATUS_POINTER,
-            format!("expected {count} {what}, found them at {first:p}"),
-        ));
+        return Err(no_list(first.addr(), count, what));
     }
     // SAFETY: the caller vouches.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
+}
+
+#[cold]
+#[inline(never)]
+fn no_list(address: usize, count: usize, what: &str) -> Failure {
+    Failure::new(STATUS_POINTER, format!("expected {count} {what}, found them at {address:#x}"))
 }
 
 /// Arguments from C.

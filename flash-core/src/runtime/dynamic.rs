@@ -141,8 +141,12 @@ impl Kernel {
         let first = |variant: &KernelDescriptor| {
             variant.arguments.iter().zip(given).position(|(want, have)| !have.fits(want))
         };
-        let nearest =
-            of_as_many.filter_map(|variant| Some((first(variant)?, variant))).max_by_key(|(at, _)| *at);
+        // The one that most of them fit.
+        let fitting = |variant: &KernelDescriptor| {
+            variant.arguments.iter().zip(given).filter(|(want, have)| have.fits(want)).count()
+        };
+        let nearest = of_as_many.max_by_key(|variant| fitting(variant));
+        let nearest = nearest.and_then(|variant| Some((first(variant)?, variant)));
         let (argument, text) = match nearest {
             Some((at, variant)) => {
                 let want = &variant.arguments[at];
