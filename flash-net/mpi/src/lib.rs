@@ -23,6 +23,7 @@ mod launch;
 mod library;
 mod lifetime;
 mod outbox;
+mod receiver;
 mod transport;
 
 pub use find::{Launched, launched, library};
