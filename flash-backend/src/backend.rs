@@ -52,8 +52,8 @@ pub unsafe trait Backend: Sized + 'static {
         None
     }
 
-    /// If it starts agents for this process alone: the function that is told for which backend's key one is
-    /// wanted, see [`abi::agent::Agent`]. [`generation`](Self::generation) changes with that.
+    /// If it has agents with the devices of other backends: the function that is told which one is wanted, as
+    /// `KEY@AGENT`, see [`abi::agent::Agent`]. [`generation`](Self::generation) changes with that.
     fn isolate() -> Option<fn(&str)> {
         None
     }

@@ -11,6 +11,7 @@ mod list;
 mod look;
 mod replay;
 mod run;
+mod serve;
 mod topology;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +39,7 @@ Examples:
   flash topology --svg machine.svg             processors, caches, memories, devices: text and a picture
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
   flash run -n 4 -- nbody --runtime RANK       a program with the devices of three processes beside it
+  flash serve OPENCL --listen lab              an agent that programs use as OPENCL@lab; flash agents shows them
   flash conformance MY_ACCEL                   does a backend do what it must?
   flash conformance MY_ACCEL --check copied    one check, in this process: for a debugger
   nbody --bodies 1024 --record nbody.flash     a program that writes its pipeline with its data
@@ -206,6 +208,39 @@ enum Command {
         #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
         program: Vec<OsString>,
     },
+    /// Serve the devices of a backend to several programs, each with a process of its own.
+    ///
+    /// Listens until it is ended. A program of the same user that asks for the runtime key KEY@NAME gets a
+    /// process with the devices of the backend, which ends with the program: a driver that crashes or hangs
+    /// there is an error of that program's launch, and its next launch gets another process. Kernels that
+    /// are functions are those of plugins in FLASH_BACKEND_PATH; texts and binaries come from the program.
+    /// A program that is its own agent needs none of this: see KEY@agent in the documentation.
+    ///
+    /// Coming and going of programs is reported on standard error.
+    Serve {
+        /// The key of one backend, such as OPENCL or NVIDIA_GPU.
+        key: String,
+        /// The name to listen under: letters, digits, `-`, `_` and `.`.
+        #[arg(long, value_name = "NAME")]
+        listen: String,
+    },
+    /// List the agents of `flash serve`: their programs, devices, launches, bytes and uptimes.
+    Agents {
+        /// Print JSON: {"agents": [{"name", "key", "pid", "uptime_s", "clients": [{"pid", "agent",
+        /// "uptime_s", "devices", "launches", "bytes"}]}]}.
+        ///
+        /// "pid" is a process, "agent" that which serves the client; "bytes" those of the buffers that it
+        /// has on devices with memories of their own.
+        #[arg(long)]
+        json: bool,
+    },
+    /// A process that `flash serve` starts.
+    #[command(hide = true)]
+    Agent {
+        /// Only look whether the key has devices.
+        #[arg(long = "try", value_name = "KEY")]
+        tried: Option<String>,
+    },
     /// Run the suite that every backend must pass.
     ///
     /// Tests each device of the runtime key, and the first together with each other one, through the
@@ -349,6 +384,9 @@ fn main() -> ExitCode {
                 Err(error) => Err(error),
             }
         }
+        Command::Serve { key, listen } => serve::serve(&serve::Question { key, name: listen }).map(|()| true),
+        Command::Agents { json } => serve::list(json).and_then(|text| print(&text)).map(|()| true),
+        Command::Agent { tried } => serve::agent(tried.as_deref()).map(|()| true),
         Command::Conformance { key, worker: Some(first), .. } => conformance::worker(&key, first),
         Command::Conformance { key, check, time_limit, json, .. } => {
             let question = conformance::Question { key: &key, json, limit: time_limit };

@@ -174,6 +174,11 @@ impl Space {
 /// # Errors
 /// If the system does not say.
 pub fn peer_uid(socket: &UnixStream) -> Result<u32, NetError> {
+    peer_of(socket).map(|(_, user)| user)
+}
+
+/// The process at the other end of a socket, and its user, as it was when it connected.
+pub(crate) fn peer_of(socket: &UnixStream) -> Result<(u32, u32), NetError> {
     let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
@@ -181,5 +186,8 @@ pub fn peer_uid(socket: &UnixStream) -> Result<u32, NetError> {
     let failed = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut found).cast(), &raw mut length)
     };
-    if failed != 0 { Err(NetError::last("asking for the user at a socket")) } else { Ok(found.uid) }
+    match failed {
+        0 => Ok((found.pid as u32, found.uid)),
+        _ => Err(NetError::last("asking for the process at a socket")),
+    }
 }

@@ -56,6 +56,7 @@ mod mailbox;
 mod mapping;
 mod memory;
 mod process;
+mod service;
 mod shared;
 mod sync;
 #[cfg(test)]
@@ -71,6 +72,7 @@ pub use launch::{WORLD_VARIABLE, peer_uid};
 pub use mailbox::MAX_FRAME;
 pub use memory::SharedMemory;
 pub use process::{Watch, boot_id, cpus, cpus_of, end_with_parent, keep_to_cpus, started};
+pub use service::{Service, Visitor, Wanted, ask_to_serve, services, state_of};
 pub use shared::{SharedTransport, local};
 pub use transport::{Peer, PeerInfo, Progress, Transport};
 pub use waiters::Ticket;

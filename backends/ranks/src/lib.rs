@@ -4,7 +4,8 @@
 //! `flash run -n 4 -- PROGRAM` starts four processes of one program: the first runs it, and the others become
 //! agents when the program asks for its first runtime. `RANK` selects all devices of all agents, `RANK:3`
 //! those of the third, `RANK:3/NVIDIA_GPU:0` one of them, and `RANK:gpu` all of a class. `NVIDIA_GPU@agent`
-//! starts an agent of the program's own, with the devices of one backend.
+//! starts an agent of the program's own, with the devices of one backend, and `NVIDIA_GPU@NAME` uses one that
+//! listens.
 //!
 //! The controller's directory of arrays is the only one. An agent's memory is one more place for them, an
 //! agent knows of buffers and launches alone, and decides nothing. See `docs/ranks.md`.
@@ -14,7 +15,9 @@ mod controller;
 mod wire;
 mod world;
 
-use controller::{AGENT, Controller, Of, RankDevice};
+pub use agent::{AgentState, report_to};
+
+use controller::{Controller, Of, RankDevice};
 use flash_backend::__host::overlap;
 use flash_backend::{Backend, Changes, Class, Code, Failure, HostSettings, Unavailable};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -26,7 +29,7 @@ pub struct Ranks;
 
 static CONTROLLER: OnceLock<&'static Controller> = OnceLock::new();
 
-/// Agents that were asked for, by the key of their backend.
+/// Agents that were asked for, as `KEY@AGENT`.
 static ISOLATED: Mutex<Vec<Isolated>> = Mutex::new(Vec::new());
 /// Changes whenever one is.
 static ASKED: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +49,7 @@ fn isolated() -> MutexGuard<'static, Vec<Isolated>> {
     ISOLATED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wants an agent with the devices of a key, unless there is one.
+/// Wants an agent, as `KEY@AGENT`, unless there is one.
 fn isolate(key: &str) {
     let mut all = isolated();
     match all.iter_mut().find(|one| one.key == key) {
@@ -123,14 +126,15 @@ unsafe impl Backend for Ranks {
 
 flash_backend::register_backend!(Ranks);
 
-/// The devices that a suffix selects, in an agent of a key's own: `OPENCL@agent`, `OPENCL:1@agent`.
-fn selected_alone(key: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure> {
-    let name = key.split_once(':').map_or(key, |(name, _)| name);
+/// The devices that a suffix with an agent selects: `OPENCL@agent`, `OPENCL:1@agent`.
+fn selected_of(key: &str, agent: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure> {
+    let name = format!("{}@{agent}", key.split_once(':').map_or(key, |(name, _)| name));
     let state = isolated();
     if let Some(Isolated { state: State::Failed(why), .. }) = state.iter().find(|one| one.key == name) {
         return Err(why.clone());
     }
-    let is_meant = |device: &RankDevice| device.agent.of == Of::Key(name.to_owned()) && has_key(device, key);
+    let of = Of::Key(name);
+    let is_meant = |device: &RankDevice| device.agent.of == of && has_key(device, key);
     let numbered = devices.iter().enumerate();
     Ok(numbered.filter(|(_, device)| is_meant(device)).map(|(at, _)| at).collect())
 }
@@ -139,8 +143,8 @@ fn selected_alone(key: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Fail
 /// ranks. Where no key of an agent's devices is given, those that are emulated or for tests are left out, and
 /// those that are the same hardware as a faster one.
 fn selected(suffix: &str, devices: &[&RankDevice]) -> Result<Vec<usize>, Failure> {
-    if let Some(key) = suffix.strip_suffix(AGENT) {
-        return selected_alone(key, devices);
+    if let Some((key, agent)) = suffix.rsplit_once('@') {
+        return selected_of(key, agent, devices);
     }
     let (rank, key) = suffix.split_once('/').unwrap_or((suffix, ""));
     let rank_of = |device: &RankDevice| match device.agent.of {

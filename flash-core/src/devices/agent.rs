@@ -31,6 +31,9 @@ pub(crate) fn serve_if_one(registry: &Registry) {
     });
 }
 
+/// The name, in keys, of an agent that is this program.
+const OWN: &str = "agent";
+
 /// This program begins with [`agent_here`].
 static IS_HERE: AtomicBool = AtomicBool::new(false);
 
@@ -67,12 +70,12 @@ impl Registry {
         self.apis().filter_map(move |api| extension(api, name))
     }
 
-    /// The backend that starts agents, and how it is asked for one.
+    /// The backend that has agents, and how it is asked for this one.
     ///
     /// # Errors
     /// What is missing.
-    pub(super) fn isolating(&self) -> Result<(&'static BackendApi, Isolate), String> {
-        if !IS_HERE.load(Relaxed) {
+    pub(super) fn isolating(&self, agent: &str) -> Result<(&'static BackendApi, Isolate), String> {
+        if agent == OWN && !IS_HERE.load(Relaxed) {
             return Err(
                 "the agent is this program, started again: call `flash::agent_here()` first of all in \
                         `main`"
@@ -86,7 +89,7 @@ impl Registry {
             Some((api, Isolate(agent.isolate.filter(|_| whole)?)))
         };
         let none =
-            || "no backend of this program starts agents; `RANK` does, feature `ranks` of `flash`".to_owned();
+            || "no backend of this program has agents; `RANK` does, feature `ranks` of `flash`".to_owned();
         self.apis().find_map(isolate).ok_or_else(none)
     }
 }
@@ -95,7 +98,7 @@ impl Registry {
 pub(super) struct Isolate(unsafe extern "C" fn(key: Str));
 
 impl Isolate {
-    /// Asks for one with the devices of a key.
+    /// Asks for it, as `KEY@AGENT`.
     pub fn ask(&self, key: &str) {
         // SAFETY: the text lives for the call.
         unsafe { (self.0)(Str::new(key)) }

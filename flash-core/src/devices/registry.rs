@@ -209,15 +209,15 @@ impl Registry {
                 Some(last) if is_number => format!("{last}:{part}"),
                 _ => part.to_owned(),
             };
-            let isolated = part.strip_suffix("@agent");
+            let elsewhere = part.rsplit_once('@');
             last = Some(part.rsplit_once(':').map_or(&*part, |(before, _)| before).to_owned())
-                .filter(|_| isolated.is_none());
+                .filter(|_| elsewhere.is_none());
             let (name, index) = match part.split_once(':') {
                 Some((name, index)) => (name, Some(index)),
                 None => (&*part, None),
             };
             let devices = match name {
-                _ if isolated.is_some() => self.isolated(key, isolated.unwrap_or_default())?,
+                _ if elsewhere.is_some() => self.isolated(key, elsewhere.unwrap_or_default())?,
                 "ALL" | "ALL_ACCEL" if index.is_none() => self.group(key)?,
                 "ALL" | "ALL_ACCEL" => {
                     return Err(self.key_error(key, "a group has no numbered devices; name a backend".into()));
@@ -233,20 +233,20 @@ impl Registry {
         Ok(chosen)
     }
 
-    /// The devices of a key in an agent of this process's own.
-    fn isolated(&self, key: &str, isolated: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
-        let failed = |why: String| self.key_error(key, format!("`{isolated}@agent`: {why}"));
-        let (api, isolate) = self.isolating().map_err(failed)?;
+    /// The devices of a key in an agent: one of this process's own, or one that listens.
+    fn isolated(&self, key: &str, (part, agent): (&str, &str)) -> Result<Vec<&'static DeviceHandle>, Error> {
+        let failed = |why: String| self.key_error(key, format!("`{part}@{agent}`: {why}"));
+        let (api, isolate) = self.isolating(agent).map_err(failed)?;
         let backend = self.backends.iter().find(|b| std::ptr::eq(b.loaded.api, api));
         // Ids of such devices are keys, too.
-        let own = backend.and_then(|backend| isolated.strip_prefix(&format!("{}:", backend.key)));
-        let isolated = own.unwrap_or(isolated);
-        let name = isolated.split_once(':').map_or(isolated, |(name, _)| name);
-        if !self.backends.iter().any(|other| other.key == name && backend.is_none_or(|b| b.key != name)) {
-            return Err(failed("expected the key of one other backend before `@agent`".to_owned()));
+        let own = backend.and_then(|backend| part.strip_prefix(&format!("{}:", backend.key)));
+        let part = own.unwrap_or(part);
+        let name = part.split_once(':').map_or(part, |(name, _)| name);
+        if name.is_empty() || ["ALL", "ALL_ACCEL"].contains(&name) || backend.is_some_and(|b| b.key == name) {
+            return Err(failed(format!("expected the key of one other backend before `@{agent}`")));
         }
-        isolate.ask(name);
-        match backend.and_then(|backend| self.selected(backend, &format!("{isolated}@agent"))) {
+        isolate.ask(&format!("{name}@{agent}"));
+        match backend.and_then(|backend| self.selected(backend, &format!("{part}@{agent}"))) {
             Some(Ok(found)) if !found.is_empty() => Ok(found),
             Some(Ok(_)) | None => Err(failed("the agent has no such device".to_owned())),
             Some(Err(why)) => Err(failed(why)),

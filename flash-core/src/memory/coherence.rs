@@ -373,6 +373,11 @@ impl ArrayInner {
         Ok(directory.set_copy(place, None).map_or(0, |copy| copy.bytes()))
     }
 
+    /// A place is lost, for a holder: what was current only there is poisoned.
+    pub fn lost(&self, place: Place) {
+        self.directory().lost(place);
+    }
+
     /// A place is lost, with its copy. The caller has taken the memory as for [`evict`](Self::evict).
     pub fn lose(&self, place: Place) {
         let mut directory = self.directory();

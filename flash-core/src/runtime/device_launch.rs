@@ -28,11 +28,19 @@ pub(super) fn timeout(node: &Node, runtime: &Runtime) -> Option<Duration> {
     own.map_or(runtime.timeout, |own| Some(own.0))
 }
 
-/// Poisons what a submission should have written. Its memories are held, and tracked when they are given
-/// back.
+/// Poisons what a submission should have written, and what was lost with its device. Its memories are held,
+/// and tracked when they are given back.
 #[cold]
 pub(super) fn failed(list: &SubmissionList, node: &Node, position: usize, source: Error) -> LaunchError {
     let plan = node.plan();
+    let lost = matches!(source, Error::Backend { code: Code::DeviceLost, .. });
+    let memory = plan.target().ok().filter(|_| lost).and_then(|target| target.device.memory());
+    if let Some(memory) = memory.filter(|memory| !memory.outlives_devices()) {
+        for header in list.holds_of(node).iter().filter_map(|hold| list.memory(hold.touched)) {
+            header.lost(memory.place());
+        }
+        memory.lose();
+    }
     let parts = items(list, node);
     for (i, (hold, spec)) in list.holds_of(node).iter().zip(&plan.arguments).enumerate() {
         if let (Some(header), true) = (list.memory(hold.touched), spec.access != Access::Read) {

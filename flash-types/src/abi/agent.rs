@@ -17,8 +17,9 @@ pub struct Agent {
     /// is to end. The host calls it once, from a thread that holds nothing, before the program gets its first
     /// runtime.
     pub serve: Option<unsafe extern "C" fn() -> *mut Error>,
-    /// Asks for an agent of this process's own, with the devices of the backend with this key; the text lives
-    /// for the call. It is there, or the reason why it is not, when the backend's devices are listed next:
-    /// `resolve` is then given `KEY@agent` or `KEY:WHICH@agent`. NULL: there are none such.
+    /// Asks for an agent with the devices of one other backend, as `KEY@AGENT`: `agent` is one of this
+    /// process's own, another name is that of one which listens. The text lives for the call. The agent is
+    /// there, or the reason why it is not, when the backend's devices are listed next: `resolve` is then given
+    /// `KEY@AGENT` or `KEY:WHICH@AGENT`. NULL: there are none such.
     pub isolate: Option<unsafe extern "C" fn(key: Str)>,
 }

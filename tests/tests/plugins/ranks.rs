@@ -255,12 +255,17 @@ fn goes_on_after_losses(rt: &RuntimeObj, name: &str, has_own_memory: bool) {
         hit.write().unwrap().fill(7);
         launch(WELL, &hit).unwrap();
         assert_eq!(*hit.read().unwrap(), all(8));
-        // Nothing fails when one is lost that does nothing.
+        // One is lost that does nothing: nothing fails but what wants to use what was in its memory.
         let before = pid();
         kill(before.parse().unwrap());
         within(LONG, || has_ended(before.parse().unwrap()).then_some(()));
         // What ends is noticed within some milliseconds.
         std::thread::sleep(Duration::from_millis(30));
+        if has_own_memory {
+            let error = launch(WELL, &hit).unwrap_err().to_string();
+            assert!(error.contains(&before) && error.contains("device lost"), "{error}");
+            hit.write().unwrap().fill(8);
+        }
         launch(WELL, &hit).unwrap();
         assert_ne!(pid(), before);
         assert_eq!(*hit.read().unwrap(), all(9));
@@ -345,9 +350,8 @@ impl Running {
 
     /// How it ends, within the time.
     fn end(mut self) -> Output {
-        let mut process = self.process.take().unwrap();
-        within(LONG, || process.try_wait().unwrap());
-        process.wait_with_output().unwrap()
+        within(LONG, || self.process.as_mut().unwrap().try_wait().unwrap());
+        self.process.take().unwrap().wait_with_output().unwrap()
     }
 }
 
@@ -417,7 +421,7 @@ fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
             false => (!children(all[0]).is_empty()).then_some(true),
         });
         if goes_on {
-            std::thread::sleep(Duration::from_millis(500));
+            within(LONG, || children(all[0]).into_iter().all(has_computed).then_some(()));
             kill(all[0]);
         }
         let output = running.end();
@@ -457,4 +461,104 @@ fn agents_end_with_the_program_and_with_what_started_it() {
     let ranks = running.ranks.clone();
     kill(running.id());
     within(LONG, || ranks.iter().all(|rank| has_ended(*rank)).then_some(()));
+}
+
+/// A `flash serve` of the test backend, in a folder of its own.
+struct Serving {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Serving {
+    fn command(&self, arguments: &[&str]) -> std::process::Command {
+        serving_command(self.folder.path(), arguments)
+    }
+
+    fn start() -> Serving {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = serving_command(folder.path(), &["serve", "TEST", "--listen", "lab"]);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let serving = Serving { folder, process };
+        within(LONG, || (serving.agents()["agents"][0]["key"] == "TEST").then_some(()));
+        serving
+    }
+
+    fn agents(&self) -> Value {
+        let output = self.command(&["agents", "--json"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text_of(&output)))
+    }
+
+    /// Its programs.
+    fn clients(&self) -> Vec<Value> {
+        self.agents()["agents"][0]["clients"].as_array().unwrap().clone()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn serving_command(folder: &Path, arguments: &[&str]) -> std::process::Command {
+    let mut command = plugins::flash(built().test.to_str().unwrap(), arguments);
+    command.env("XDG_RUNTIME_DIR", folder).env("FLASH_TEST", "devices=2");
+    command
+}
+
+#[test]
+fn several_programs_use_an_agent_that_listens_each_with_a_process_of_its_own() {
+    let serving = Serving::start();
+    let text = |arguments: &[&str]| text_of(&serving.command(arguments).output().unwrap());
+    // Two at once pass the suite, and a third is there meanwhile.
+    let conformance = ["conformance", "TEST@lab", "--check", ""];
+    let start = || serving.command(&conformance).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let programs = [start().unwrap(), start().unwrap()];
+    let ids: Vec<u64> = programs.iter().map(|program| u64::from(program.id())).collect();
+    let seen = within(LONG, || {
+        let clients = serving.clients();
+        let has_worked = |client: &Value| client["launches"].as_u64() > Some(0) && client["bytes"].is_u64();
+        (clients.len() == 2 && clients.iter().all(has_worked)).then_some(clients)
+    });
+    for client in &seen {
+        assert!(ids.contains(&client["pid"].as_u64().unwrap()), "{client}");
+        assert_eq!(client["devices"], serde_json::json!(["TEST:0", "TEST:1"]));
+    }
+    assert_ne!(seen[0]["agent"], seen[1]["agent"]);
+    assert!(text(&["agents"]).contains("TEST@lab  process "));
+    for program in programs {
+        let output = program.wait_with_output().unwrap();
+        let text = text_of(&output);
+        assert!(output.status.success() && text.contains("RANK:TEST:1@lab "), "{text}");
+    }
+    // What they had has gone with them.
+    within(LONG, || serving.clients().is_empty().then_some(()));
+    for client in &seen {
+        assert!(has_ended(client["agent"].as_u64().unwrap() as u32));
+    }
+
+    // What is wrong is said.
+    for (arguments, expected) in [
+        (&["conformance", "TEST@nowhere"][..], "no agent listens as `nowhere`"),
+        (&["conformance", "TEST@nowhere"], "there is: lab"),
+        (&["conformance", "NULL@lab"], "this agent serves `TEST@lab`, found a program that wants `NULL@lab`"),
+        (&["conformance", "TEST@la/b"], "expected 1 to 64 letters"),
+        (&["serve", "TEST", "--listen", "lab"], "another process listens as `lab`"),
+        (&["serve", "NOTHING", "--listen", "other"], "there is no backend `NOTHING`"),
+        (&["serve", "ALL_ACCEL", "--listen", "other"], "expected the key of one backend"),
+    ] {
+        let text = text(arguments);
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+    // Its end is that of its processes, and its name is free again.
+    let mut running = start().unwrap();
+    let agent = within(LONG, || serving.clients().first().and_then(|client| client["agent"].as_u64()));
+    let folder = serving.folder.path().to_owned();
+    kill(serving.process.id());
+    within(LONG, || has_ended(agent as u32).then_some(()));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let output = serving_command(&folder, &["agents"]).output().unwrap();
+    assert!(text_of(&output).contains("no agent listens"), "{}", text_of(&output));
 }

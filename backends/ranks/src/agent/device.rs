@@ -182,6 +182,16 @@ impl LocalDevice {
         })
     }
 
+    /// Its id in this process.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Bytes of its buffers.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.buffers).values().map(|held| held.bytes).sum()
+    }
+
     /// As the controller learns of it.
     pub fn remote(&self) -> Result<RemoteDevice, Failure> {
         let info = serde_json::to_string(&self.info).map_err(|why| bad(why.to_string()))?;

@@ -15,10 +15,11 @@ use device::{Kernel, LocalDevice};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure};
 use flash_net::{Detector, NetError, Peer, Progress, SharedMemory, Transport};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The controller is peer 0.
@@ -26,6 +27,28 @@ const CONTROLLER: Peer = Peer(0);
 
 /// A controller of another host that gives no sign of life for so long has ended.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// What an agent has done, and has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentState {
+    /// Ids of its devices.
+    pub devices: Vec<String>,
+    /// Launches that it was asked for.
+    pub launches: u64,
+    /// Bytes of the buffers that it has allocated.
+    pub bytes: u64,
+}
+
+/// Is told of changes while the agent has nothing else to do.
+static REPORT: OnceLock<fn(&AgentState)> = OnceLock::new();
+
+/// At most so often.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// Has a function told what this process does as an agent, soon after it has changed.
+pub fn report_to(report: fn(&AgentState)) {
+    let _ = REPORT.set(report);
+}
 
 /// An agent, for as long as its process lives: threads of backends answer through it.
 pub(crate) struct Agent {
@@ -38,6 +61,7 @@ pub(crate) struct Agent {
     running: Mutex<HashMap<u32, Arc<AtomicU32>>>,
     /// Bodies of answers that the controller has not read.
     lent: Mutex<HashSet<u64>>,
+    launches: AtomicU64,
 }
 
 /// Serves the devices of this process's registry until the controller has gone.
@@ -62,6 +86,7 @@ pub(crate) fn serve() -> Result<(), Failure> {
         kernels: Mutex::default(),
         running: Mutex::default(),
         lent: Mutex::default(),
+        launches: AtomicU64::new(0),
     }));
     agent.run();
     Ok(())
@@ -81,6 +106,7 @@ struct Frames {
 impl Agent {
     fn run(&'static self) {
         let mut frames = Frames::default();
+        let (mut told, mut told_at) = (None, Instant::now());
         loop {
             let ticket = self.transport.ticket();
             frames.bytes.clear();
@@ -100,8 +126,26 @@ impl Agent {
                 if self.transport.lost(CONTROLLER).is_some() {
                     return;
                 }
-                self.transport.wait(ticket, None);
+                let mut until = None;
+                if let Some(report) = REPORT.get()
+                    && told.as_ref() != Some(&self.state())
+                {
+                    until = Some(told_at + REPORT_EVERY).filter(|at| told.is_some() && Instant::now() < *at);
+                    if until.is_none() {
+                        report(told.insert(self.state()));
+                        told_at = Instant::now();
+                    }
+                }
+                self.transport.wait(ticket, until);
             }
+        }
+    }
+
+    fn state(&self) -> AgentState {
+        AgentState {
+            devices: self.devices.iter().map(|device| device.id().to_owned()).collect(),
+            launches: self.launches.load(Relaxed),
+            bytes: self.devices.iter().map(LocalDevice::bytes).sum(),
         }
     }
 
@@ -161,6 +205,7 @@ impl Agent {
                 });
             }
             Request::Submit { device, kernel, launch } => {
+                self.launches.fetch_add(1, Relaxed);
                 let device = self.device(device)?;
                 let kernel = lock(&self.kernels).get(&kernel).cloned();
                 let kernel = kernel.filter(|kernel| kernel.is_of(device));

@@ -12,6 +12,7 @@ use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure, notice};
 use flash_net::{How, Member, Peer, Transport, World, end_with_parent};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{
     AtomicU32,
@@ -20,8 +21,8 @@ use std::sync::atomic::{
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// What is added to the name of a backend's key for an agent of its own.
-pub(crate) const AGENT: &str = "@agent";
+/// The name, in keys, of an agent that is this program; other names are those of services.
+const OWN: &str = "agent";
 
 /// How long a process that is lost has to end.
 const END: Duration = Duration::from_secs(2);
@@ -42,7 +43,7 @@ pub(crate) struct Agent {
 pub(crate) enum Of {
     /// A process of `flash run`.
     Rank(u32),
-    /// One for the devices of a key.
+    /// One for the devices of a backend, by the key of that and the agent's name, as in `OPENCL@agent`.
     Key(String),
 }
 
@@ -55,7 +56,7 @@ impl Agent {
     fn new(of: Of, peer: Peer) -> &'static Agent {
         let name = match &of {
             Of::Rank(rank) => format!("rank {rank}"),
-            Of::Key(key) => format!("{key}{AGENT}"),
+            Of::Key(key) => key.clone(),
         };
         Box::leak(Box::new(Agent { name, of, peer: AtomicU32::new(peer.0), started: Mutex::default() }))
     }
@@ -69,20 +70,39 @@ impl Agent {
 /// A process that serves.
 struct Started {
     peer: Peer,
-    process: Child,
+    /// `None`: a service has started it.
+    process: Option<Child>,
     devices: Vec<RemoteDevice>,
 }
 
+/// A process that is to become a peer.
+enum Process {
+    Child(Child),
+    /// A service's, by its number.
+    Served(u32),
+}
+
+impl Process {
+    /// How it has ended, if it has.
+    fn end(&mut self) -> Option<String> {
+        match self {
+            Process::Child(child) => child.try_wait().ok().flatten().map(|status| format!(", {status}")),
+            // A service waits for its processes at once.
+            Process::Served(pid) => (!Path::new(&format!("/proc/{pid}")).exists()).then(String::new),
+        }
+    }
+}
+
 impl Controller {
-    /// An agent for the devices of a key, with what it has.
+    /// An agent for the devices of a backend, as `KEY@AGENT`, with what it has.
     ///
     /// # Errors
     /// Why there is none.
     pub fn isolate(&'static self, key: &str) -> Result<(&'static Agent, Vec<RemoteDevice>), Failure> {
-        let member = Member { name: format!("{key}{AGENT}"), cpus: Vec::new() };
+        let member = Member { name: key.to_owned(), cpus: Vec::new() };
         let Started { peer, process, devices } = self.start_process(&member)?;
         let agent = Agent::new(Of::Key(key.to_owned()), peer);
-        *agent.started.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        *agent.started.lock().unwrap_or_else(PoisonError::into_inner) = process;
         Ok((agent, devices))
     }
 
@@ -117,23 +137,34 @@ impl Controller {
             );
             Failure::new(Code::DeviceLost, text)
         })?;
-        *started = Some(again.process);
+        *started = again.process;
         agent.peer.store(again.peer.0, Release);
         notice(format_args!("{}; another process serves its devices now", wire::gone(&loss).text));
         Ok(again.peer)
     }
 
-    /// Starts a process of this program as a peer, and asks it what it has.
+    /// Lets a process become a peer, one of this program or of a service, and asks it what it has.
     fn start_process(&'static self, member: &Member) -> Result<Started, Failure> {
         let failed = |why: String| Failure::new(Code::Unavailable, format!("{}: {why}", member.name));
+        let service = member.name.rsplit_once('@').map(|(_, agent)| agent).filter(|agent| *agent != OWN);
         let world =
             self.world.ok_or_else(|| failed("no agent is started among processes of MPI".to_owned()))?;
         let peer = world.add(member).map_err(|error| wire::failed(&error))?;
-        let mut process = self.spawn(world, peer).map_err(failed)?;
+        let mut process = match service {
+            None => Process::Child(self.spawn(world, peer).map_err(failed)?),
+            Some(name) => {
+                let asked = flash_net::ask_to_serve(name, world, peer);
+                Process::Served(asked.map_err(|error| failed(error.to_string()))?)
+            }
+        };
         let asked = self.ask_first(peer, &mut process);
-        if asked.is_err() {
-            let _ = process.kill();
-            let _ = process.wait();
+        let mut process = match process {
+            Process::Child(child) => Some(child),
+            Process::Served(_) => None,
+        };
+        if let (Err(_), Some(child)) = (&asked, &mut process) {
+            let _ = child.kill();
+            let _ = child.wait();
         }
         Ok(Started { peer, devices: asked.map_err(failed)?, process })
     }
@@ -144,7 +175,9 @@ impl Controller {
         let (sender, started) = mpsc::channel();
         self.starter.run(Box::new(move || {
             let mut arguments = std::env::args_os();
-            let mut command = Command::new("/proc/self/exe");
+            // By its name, as long as it is there.
+            let own = std::env::current_exe().ok().filter(|file| file.exists());
+            let mut command = Command::new(own.unwrap_or_else(|| "/proc/self/exe".into()));
             if let Some(name) = arguments.next() {
                 command.arg0(name);
             }
@@ -162,7 +195,7 @@ impl Controller {
     }
 
     /// The devices of a process that was just started.
-    fn ask_first(&'static self, peer: Peer, process: &mut Child) -> Result<Vec<RemoteDevice>, String> {
+    fn ask_first(&'static self, peer: Peer, process: &mut Process) -> Result<Vec<RemoteDevice>, String> {
         let text = |failure: Failure| failure.text;
         let number = self.begin(peer, &HELLO).map_err(text)?;
         let until = Instant::now() + START;
@@ -170,9 +203,9 @@ impl Controller {
             if self.wait_until(peer, number, std::ptr::null(), Some(Instant::now() + LOOK)) {
                 return devices(self.taken(number)).map_err(text);
             }
-            if let Ok(Some(status)) = process.try_wait() {
+            if let Some(how) = process.end() {
                 self.calls.leave(number);
-                return Err(format!("its process ended before it served, {status}: see what it wrote"));
+                return Err(format!("its process ended before it served{how}: see what it wrote"));
             }
             if until <= Instant::now() {
                 self.calls.leave(number);
@@ -229,5 +262,5 @@ fn silent() -> String {
 
 /// The key of the backend whose devices a process is to serve, by its name in the world; `None`: all.
 pub(crate) fn served(world: &World, me: Peer) -> Option<String> {
-    Some(world.member(me).ok()?.name.strip_suffix(AGENT)?.to_owned())
+    Some(world.member(me).ok()?.name.rsplit_once('@')?.0.to_owned())
 }

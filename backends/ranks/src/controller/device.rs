@@ -7,7 +7,7 @@
 use super::agents::{Agent, Of};
 use super::calls::{Number, Reply};
 use super::memory::{Buffers, SHARED, place_of};
-use super::{AGENT, Asked, Controller};
+use super::{Asked, Controller};
 use crate::wire::{ImplementationImage, LaunchImage, Place, RemoteDevice, Request, bad};
 use flash_backend::abi::{self, Buffer, CopyBox, HAS_FEATURE, HAS_LIBRARY};
 use flash_backend::{Code, Device, DeviceInfo, Event, Failure, Launch};
@@ -105,7 +105,7 @@ impl RankDevice {
             info.runs_functions = false;
             info.suffix = match &agent.of {
                 Of::Rank(rank) => format!("{rank}/{id}"),
-                Of::Key(_) => format!("{id}{AGENT}"),
+                Of::Key(key) => format!("{id}@{}", key.rsplit_once('@').map_or("", |(_, agent)| agent)),
             };
             if matches!(agent.of, Of::Key(_)) {
                 // The same device in this process is faster, and is taken where either would do.

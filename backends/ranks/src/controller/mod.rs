@@ -10,7 +10,7 @@ mod device;
 mod memory;
 mod pieces;
 
-pub(crate) use agents::{AGENT, Of, served};
+pub(crate) use agents::{Of, served};
 pub use device::RankDevice;
 
 use crate::wire::{self, Answer, Head, Kind, Request};
