@@ -1,7 +1,7 @@
 //! The receiving side of the transport: messages that have come, and what each means.
 //!
-//! One thread at a time has it. No receive blocks: a long message comes in while others are taken, one of each
-//! peer.
+//! One thread at a time has it. No receive blocks: a long message comes in while others are taken, one of
+//! each peer.
 
 use crate::hello::Hello;
 use crate::library::{Probed, Request};

@@ -1,11 +1,13 @@
 //! Frames as messages of MPI.
 //!
-//! A frame is a message, or several where it is longer than a message may be. A peer sends [`WINDOW`] messages
-//! ahead of those that the receiver says it has taken. The receiving side is under one lock, which the thread
-//! that takes frames holds, and each sending side under one of its own. What no thread waits for stays in MPI.
+//! A frame is a message, or several where it is longer than a message may be. A peer sends [`WINDOW`]
+//! messages ahead of those that the receiver says it has taken. The receiving side is under one lock, which
+//! the thread that takes frames holds, and each sending side under one of its own. What no thread waits for
+//! stays in MPI.
 //!
-//! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of up to
-//! a millisecond. MPI has nothing to sleep on. On a machine with other work, a nap ends sooner than an offer.
+//! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of
+//! up to a millisecond. MPI has nothing to sleep on. On a machine with other work, a nap ends sooner than an
+//! offer.
 
 use crate::find::Launched;
 use crate::hello::Hello;
@@ -133,7 +135,7 @@ impl MpiTransport {
                 transport.lose(peer, How::Unreachable(why));
             }
         }
-        let _ = transport.peers[rank as usize].info.set(transport.own.info());
+        let _ = transport.peers[rank as usize].info.set(transport.own.info(Peer(rank)));
         Ok(transport)
     }
 
@@ -241,7 +243,7 @@ impl MpiTransport {
         if !is_here || hello.cpus != self.own.cpus {
             self.spins.store(true, Relaxed);
         }
-        let _ = remote.info.set(hello.info());
+        let _ = remote.info.set(hello.info(peer));
         if is_here {
             match Watch::new(hello.pid, hello.started) {
                 Ok(Some(watch)) => self.watches().processes.push((peer, watch)),
@@ -443,6 +445,17 @@ impl Transport for MpiTransport {
             && self.remote(peer).is_ok_and(|remote| {
                 remote.info.get().is_none_or(|info| info.host.is_empty() || info.host != self.own.host)
             })
+    }
+
+    fn end(&self, peer: Peer, limit: Duration) -> bool {
+        if peer == self.me || self.remote(peer).is_err() {
+            return false;
+        }
+        // Whatever becomes of it: MPI is not finalized with it any more.
+        self.lose(peer, How::Unreachable("its process was ended, as it gave no sign of life".to_owned()));
+        let watches = self.watches();
+        let watch = watches.processes.iter().find(|(watched, _)| *watched == peer);
+        watch.is_some_and(|(_, watch)| watch.end(limit))
     }
 
     fn ping(&self, to: Peer) -> Result<(), NetError> {
