@@ -15,7 +15,7 @@ use crate::library::Mpi;
 use crate::lifetime::{END, START, at_end, divide, end_with, within};
 use crate::outbox::{Outbox, WINDOW};
 use crate::receiver::{BYE, HELLO, LAST, MORE, PING, Receiver};
-use crate::{MpiError, find};
+use crate::{Family, MpiError, find};
 use flash_net::{
     How, Loss, NetError, Peer, PeerInfo, Progress, SharedHeap, SharedMemory, Ticket, Transport, Watch,
 };
@@ -97,15 +97,22 @@ impl MpiTransport {
         piece: usize,
     ) -> Result<&'static MpiTransport, MpiError> {
         let mpi = find::library(given, launched)?;
+        let named = |expected: String| {
+            MpiError::new(format!(
+                "{} ({}): expected {expected}: this library is not the launcher's; say which is with FLASH_MPI_LIB",
+                mpi.path().display(),
+                mpi.version()
+            ))
+        };
+        if ![launched.family, Family::Standard].contains(&mpi.family()) {
+            return Err(named(format!("{}, whose launcher has started this process", launched.family)));
+        }
         divide(launched);
         let (rank, size) = within(START, || mpi.initialize(), launched)?;
         if (rank, size) != (launched.rank, launched.size) {
-            return Err(MpiError::new(format!(
-                "{} ({}): expected to be rank {} of {}, as the launcher says, found rank {rank} of {size}: this library is not the launcher's; say which is with FLASH_MPI_LIB",
-                mpi.path().display(),
-                mpi.version(),
-                launched.rank,
-                launched.size,
+            let Launched { rank: expected, size: all, .. } = launched;
+            return Err(named(format!(
+                "to be rank {expected} of {all}, as the launcher says, found rank {rank} of {size}"
             )));
         }
         let own = Hello::own();
