@@ -1,5 +1,5 @@
-//! `flash run --mpi` and `--hosts`: starts a program as the processes of a job of MPI, by the launcher of the MPI
-//! that is there. Which process is which, they find out by themselves.
+//! `flash run --mpi` and `--hosts`: starts a program as the processes of a job of MPI, by the launcher of the
+//! MPI that is there. Which process is which, they find out by themselves.
 
 use anyhow::{Context, Result, ensure};
 use flash_backend::settings;

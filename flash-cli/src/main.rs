@@ -186,8 +186,8 @@ enum Command {
     /// what ran on it fails.
     ///
     /// With --mpi the launcher of the MPI that is there starts them, and what it prints comes out, too; with
-    /// --hosts on other machines, which have the program in the same place. `mpirun -n N PROGRAM` does the same
-    /// without this command. `flash doctor` says which MPI that is.
+    /// --hosts on other machines, which have the program in the same place. `mpirun -n N PROGRAM` does the
+    /// same without this command. `flash doctor` says which MPI that is.
     ///
     /// Exit status: the program's, or 128 and the signal that ended it.
     Run {
@@ -200,8 +200,8 @@ enum Command {
         /// Start them on this machine by MPI.
         #[arg(long)]
         mpi: bool,
-        /// Start them by MPI on the hosts of a file of lines `HOST [SLOTS]`: at most so many processes on each,
-        /// 1 if there is no number.
+        /// Start them by MPI on the hosts of a file of lines `HOST [SLOTS]`: at most so many processes on
+        /// each, 1 if there is no number.
         #[arg(long, value_name = "FILE")]
         hosts: Option<PathBuf>,
         /// The program and its arguments.

@@ -125,7 +125,7 @@ impl Watch {
     }
 
     /// Ends the process by force. True if it has ended within the limit.
-    pub(crate) fn end(&self, limit: Duration) -> bool {
+    pub fn end(&self, limit: Duration) -> bool {
         let file = self.0.as_raw_fd();
         let none = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: a signal to the process of the descriptor; a process that has ended gets none.

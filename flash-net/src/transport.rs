@@ -136,8 +136,8 @@ pub trait Transport: Send + Sync + 'static {
         false
     }
 
-    /// Ends the process of a peer, by force, and waits until it has ended, for at most this time. True: it has
-    /// ended, and touches no memory any more. False, too, if this transport cannot.
+    /// Ends the process of a peer, by force, and waits until it has ended, for at most this time. True: it
+    /// has ended, and touches no memory any more. False, too, if this transport cannot.
     fn end(&self, _peer: Peer, _limit: Duration) -> bool {
         false
     }

@@ -1,6 +1,6 @@
-//! Libraries and launchers of MPI, of every family that FLASH's transport knows, for any x86-64 Linux machine:
-//! their makers publish them as Python packages. They are unpacked into the build directory, beside each other,
-//! and nothing outside it knows of them.
+//! Libraries and launchers of MPI, of every family that FLASH's transport knows, for any x86-64 Linux
+//! machine: their makers publish them as Python packages. They are unpacked into the build directory, beside
+//! each other, and nothing outside it knows of them.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -86,7 +86,8 @@ pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
 /// A variable and its value.
 type Variable = (&'static str, String);
 
-/// The variables that make the devices visible to OpenCL, its compiler to CUDA, and libraries of MPI to tests.
+/// The variables that make the devices visible to OpenCL, its compiler to CUDA, and libraries of MPI to
+/// tests.
 pub fn environment() -> Result<Vec<Variable>> {
     Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?), cuda::environment()?, mpi::environment()?])
 }

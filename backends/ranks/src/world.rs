@@ -1,5 +1,5 @@
-//! The processes that this one is one of: those of a world of shared memory, which `flash run` or a controller has
-//! made, or those that a launcher of MPI has started.
+//! The processes that this one is one of: those of a world of shared memory, which `flash run` or a
+//! controller has made, or those that a launcher of MPI has started.
 
 use crate::controller::served;
 use flash_backend::settings;

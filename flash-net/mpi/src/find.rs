@@ -56,8 +56,8 @@ fn names(family: Family) -> &'static [&'static str] {
     }
 }
 
-/// The library to use in a process that a launcher has started: `given`, if it is; else the one in the process
-/// already; else the one that lies beside the launcher; else the one that the system has by its name.
+/// The library to use in a process that a launcher has started: `given`, if it is; else the one in the
+/// process already; else the one that lies beside the launcher; else the one that the system has by its name.
 ///
 /// # Errors
 /// What was tried, and why it was refused.

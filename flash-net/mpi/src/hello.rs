@@ -1,6 +1,6 @@
 //! What a process says of itself to the others, before anything else.
 
-use flash_net::PeerInfo;
+use flash_net::{Peer, PeerInfo};
 
 /// Changes with what messages are. The first byte.
 const VERSION: u8 = 1;
@@ -33,9 +33,10 @@ impl Hello {
         }
     }
 
-    pub fn info(&self) -> PeerInfo {
+    pub fn info(&self, peer: Peer) -> PeerInfo {
         let Hello { host, pid, cpus, name, .. } = self;
-        PeerInfo { host: host.clone(), pid: *pid, cpus: cpus.clone(), name: name.clone() }
+        let name = format!("rank {} of {name}", peer.0);
+        PeerInfo { host: host.clone(), pid: *pid, cpus: cpus.clone(), name }
     }
 
     /// The version, and lines.

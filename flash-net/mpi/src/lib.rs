@@ -7,8 +7,8 @@
 //!
 //! # What is relied on
 //!
-//! - **Nothing that another peer sends.** Sources, tags, lengths and counts are checked; a peer that sends what
-//!   no peer sends is lost. What is *in* frames, users check.
+//! - **Nothing that another peer sends.** Sources, tags, lengths and counts are checked; a peer that sends
+//!   what no peer sends is lost. What is *in* frames, users check.
 //! - **A full peer is an answer.** A peer that takes no frames gets a bounded number of them.
 //! - **Waiting threads take frames.** There is no thread of the transport's own.
 //! - **Processes end at any time.** On the same host that is noticed by the system; on another one by silence
@@ -23,6 +23,7 @@ mod launch;
 mod library;
 mod lifetime;
 mod outbox;
+mod receiver;
 mod transport;
 
 pub use find::{Launched, launched, library};

@@ -10,8 +10,9 @@ pub(crate) const START: Duration = Duration::from_secs(60);
 /// How long they have to end together.
 pub(crate) const END: Duration = Duration::from_secs(5);
 
-/// Keeps this process to its part of the processors that the launcher has left to all of a host: two processes
-/// that both use all of them are slower than each on its own. One that the launcher has bound stays so.
+/// Keeps this process to its part of the processors that the launcher has left to all of a host: two
+/// processes that both use all of them are slower than each on its own. One that the launcher has bound stays
+/// so.
 pub(crate) fn divide(launched: &Launched) {
     let cpus = flash_net::cpus();
     let Some((rank, size)) = launched.local else { return };

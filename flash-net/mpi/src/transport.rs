@@ -1,50 +1,36 @@
 //! Frames as messages of MPI.
 //!
-//! A frame is a message, or several where it is longer than a message may be. A peer sends [`WINDOW`] messages
-//! ahead of those that the receiver says it has taken. The receiving side is under one lock, which the thread
-//! that takes frames holds, and each sending side under one of its own. What no thread waits for stays in MPI.
+//! A frame is a message, or several where it is longer than a message may be. A peer sends [`WINDOW`]
+//! messages ahead of those that the receiver says it has taken. The receiving side is under one lock, which
+//! the thread that takes frames holds, and each sending side under one of its own. What no thread waits for
+//! stays in MPI.
 //!
-//! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of up to
-//! a millisecond. MPI has nothing to sleep on. On a machine with other work, a nap ends sooner than an offer.
+//! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of
+//! up to a millisecond. MPI has nothing to sleep on. On a machine with other work, a nap ends sooner than an
+//! offer.
 
 use crate::find::Launched;
 use crate::hello::Hello;
-use crate::library::{Mpi, Probed, Request};
+use crate::library::Mpi;
 use crate::lifetime::{END, START, at_end, divide, end_with, within};
 use crate::outbox::{Outbox, WINDOW};
-use crate::{MpiError, find};
+use crate::receiver::{BYE, HELLO, LAST, MORE, PING, Receiver};
+use crate::{Family, MpiError, find};
 use flash_net::{
     How, Loss, NetError, Peer, PeerInfo, Progress, SharedHeap, SharedMemory, Ticket, Transport, Watch,
 };
-use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a message is.
-const HELLO: c_int = 7001;
-/// A frame, or the last piece of one.
-const LAST: c_int = 7002;
-/// A piece of a frame, more of which follow.
-const MORE: c_int = 7003;
-/// Messages that were taken: their number.
-const TAKEN: c_int = 7004;
-const PING: c_int = 7005;
-const PONG: c_int = 7006;
-/// The sender leaves. A byte: whether all are there, so that MPI is finalized.
-const BYE: c_int = 7007;
-
 /// Bytes of the longest message: MPI counts them in an `int`.
-const PIECE: usize = 1 << 30;
+pub(crate) const PIECE: usize = 1 << 30;
 /// Bytes of the longest frame.
-const LONGEST: usize = 1 << 32;
-/// Frames of one peer that a call of `progress` hands over at most, and all that wait to be.
-const FRAMES: usize = 64;
-
+pub(crate) const LONGEST: usize = 1 << 32;
 /// How long a thread looks for frames before it offers its processor.
 const SPIN: Duration = Duration::from_micros(20);
 /// How long it does that before it sleeps.
@@ -57,10 +43,10 @@ const WATCH: Duration = Duration::from_millis(10);
 
 /// This process's endpoint, for as long as the process.
 pub struct MpiTransport {
-    mpi: Mpi,
+    pub(crate) mpi: Mpi,
     me: Peer,
-    peers: Vec<Remote>,
-    receiver: Mutex<Receiver>,
+    pub(crate) peers: Vec<Remote>,
+    pub(crate) receiver: Mutex<Receiver>,
     /// What ends the waits of all threads.
     wakes: AtomicU64,
     /// A frame was refused or is in flight: waiting threads look for its end.
@@ -68,7 +54,7 @@ pub struct MpiTransport {
     spins: AtomicBool,
     watches: Mutex<Watches>,
     /// No peer has said that some are lost.
-    is_whole: AtomicBool,
+    pub(crate) is_whole: AtomicBool,
     own: Hello,
     /// Bytes of a message at most.
     piece: usize,
@@ -76,33 +62,13 @@ pub struct MpiTransport {
 
 /// What this endpoint knows of a peer.
 #[derive(Default)]
-struct Remote {
-    outbox: Mutex<Outbox>,
-    heard: AtomicU64,
-    info: OnceLock<PeerInfo>,
-    gone: OnceLock<Loss>,
+pub(crate) struct Remote {
+    pub outbox: Mutex<Outbox>,
+    pub heard: AtomicU64,
+    pub info: OnceLock<PeerInfo>,
+    pub gone: OnceLock<Loss>,
     /// Whether `gone` is what users are told.
     told: AtomicBool,
-}
-
-/// The receiving side.
-struct Receiver {
-    peers: Vec<Inbox>,
-    /// Frames that were received.
-    ready: VecDeque<(Peer, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
-    /// Messages of single peers are looked for: one is being received, or a peer is lost.
-    apart: bool,
-}
-
-#[derive(Default)]
-struct Inbox {
-    /// The message that is being received; others of the peer come after it.
-    receiving: Option<(Request, Vec<u8>, c_int)>,
-    /// The pieces of a frame that have come.
-    pieces: Vec<u8>,
-    /// Messages taken, of which the peer was not told.
-    taken: u64,
 }
 
 struct Watches {
@@ -131,15 +97,22 @@ impl MpiTransport {
         piece: usize,
     ) -> Result<&'static MpiTransport, MpiError> {
         let mpi = find::library(given, launched)?;
+        let named = |expected: String| {
+            MpiError::new(format!(
+                "{} ({}): expected {expected}: this library is not the launcher's; say which is with FLASH_MPI_LIB",
+                mpi.path().display(),
+                mpi.version()
+            ))
+        };
+        if ![launched.family, Family::Standard].contains(&mpi.family()) {
+            return Err(named(format!("{}, whose launcher has started this process", launched.family)));
+        }
         divide(launched);
         let (rank, size) = within(START, || mpi.initialize(), launched)?;
         if (rank, size) != (launched.rank, launched.size) {
-            return Err(MpiError::new(format!(
-                "{} ({}): expected to be rank {} of {}, as the launcher says, found rank {rank} of {size}: this library is not the launcher's; say which is with FLASH_MPI_LIB",
-                mpi.path().display(),
-                mpi.version(),
-                launched.rank,
-                launched.size,
+            let Launched { rank: expected, size: all, .. } = launched;
+            return Err(named(format!(
+                "to be rank {expected} of {all}, as the launcher says, found rank {rank} of {size}"
             )));
         }
         let own = Hello::own();
@@ -147,12 +120,7 @@ impl MpiTransport {
             mpi,
             me: Peer(rank),
             peers: (0..size).map(|_| Remote::default()).collect(),
-            receiver: Mutex::new(Receiver {
-                peers: (0..size).map(|_| Inbox::default()).collect(),
-                ready: VecDeque::new(),
-                spare: Vec::new(),
-                apart: false,
-            }),
+            receiver: Mutex::new(Receiver::new(size)),
             wakes: AtomicU64::new(0),
             has_pending: AtomicBool::new(false),
             spins: AtomicBool::new(own.cpus.len() > 1),
@@ -174,7 +142,7 @@ impl MpiTransport {
                 transport.lose(peer, How::Unreachable(why));
             }
         }
-        let _ = transport.peers[rank as usize].info.set(transport.own.info());
+        let _ = transport.peers[rank as usize].info.set(transport.own.info(Peer(rank)));
         Ok(transport)
     }
 
@@ -226,7 +194,7 @@ impl MpiTransport {
         &self.mpi
     }
 
-    fn others(&self) -> impl Iterator<Item = (Peer, &Remote)> {
+    pub(crate) fn others(&self) -> impl Iterator<Item = (Peer, &Remote)> {
         (0..).map(Peer).zip(&self.peers).filter(|(peer, _)| *peer != self.me)
     }
 
@@ -234,7 +202,7 @@ impl MpiTransport {
         self.peers.get(peer.0 as usize).ok_or(NetError::NoPeer { found: peer, peers: self.peers.len() })
     }
 
-    fn outbox<'a>(&self, remote: &'a Remote) -> MutexGuard<'a, Outbox> {
+    pub(crate) fn outbox<'a>(&self, remote: &'a Remote) -> MutexGuard<'a, Outbox> {
         remote.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -243,7 +211,7 @@ impl MpiTransport {
     }
 
     /// Notes that a peer is gone, if it is not noted.
-    fn lose(&self, peer: Peer, how: How) -> &Loss {
+    pub(crate) fn lose(&self, peer: Peer, how: How) -> &Loss {
         let remote = &self.peers[peer.0 as usize];
         let loss = remote
             .gone
@@ -257,7 +225,7 @@ impl MpiTransport {
     }
 
     /// Sends a message that is no frame. `Full` is an answer, too.
-    fn send_sign(&self, to: Peer, tag: c_int) -> Result<(), NetError> {
+    pub(crate) fn send_sign(&self, to: Peer, tag: c_int) -> Result<(), NetError> {
         let remote = self.remote(to)?;
         if let Some(loss) = remote.gone.get() {
             return Err(NetError::Lost(Box::new(loss.clone())));
@@ -275,224 +243,14 @@ impl MpiTransport {
         }
     }
 
-    /// The receiving side, unless another thread has it.
-    fn try_receiver(&self) -> Option<MutexGuard<'_, Receiver>> {
-        match self.receiver.try_lock() {
-            Ok(receiver) => Some(receiver),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Receives what has come, until some frames are ready. True if some are.
-    fn fill(&self, receiver: &mut Receiver) -> bool {
-        if receiver.apart {
-            self.fill_apart(receiver);
-        }
-        while receiver.ready.len() < FRAMES && !receiver.apart {
-            match self.mpi.probe(None) {
-                Ok(Some(probed)) => match u32::try_from(probed.source) {
-                    Ok(from) if (from as usize) < self.peers.len() => {
-                        self.begin(receiver, Peer(from), probed)
-                    }
-                    // No process of the world; nothing can be said of it.
-                    _ => break,
-                },
-                Ok(None) => break,
-                // It says that some peer has failed.
-                Err(_) => {
-                    receiver.apart = true;
-                    self.fill_apart(receiver);
-                }
-            }
-        }
-        !receiver.ready.is_empty()
-    }
-
-    /// The same, with a look at each peer.
-    fn fill_apart(&self, receiver: &mut Receiver) {
-        let mut apart = false;
-        for (peer, remote) in self.others() {
-            if self.is_distrusted(remote) {
-                apart = true;
-                continue;
-            }
-            self.finish(receiver, peer);
-            while receiver.ready.len() < FRAMES && receiver.peers[peer.0 as usize].receiving.is_none() {
-                match self.mpi.probe(Some(peer.0)) {
-                    Ok(Some(probed)) => self.begin(receiver, peer, probed),
-                    Ok(None) => break,
-                    Err(why) => {
-                        self.lose(peer, How::Unreachable(why));
-                        break;
-                    }
-                }
-            }
-            apart |= receiver.peers[peer.0 as usize].receiving.is_some() || remote.gone.get().is_some();
-        }
-        receiver.apart = apart;
-    }
-
-    /// Whether nothing of the peer is received any more.
-    fn is_distrusted(&self, remote: &Remote) -> bool {
-        let is = |loss: &Loss| matches!(loss.how, How::Protocol(_) | How::Unreachable(_));
-        remote.gone.get().is_some_and(is)
-    }
-
-    /// Begins to receive a message that has come.
-    fn begin(&self, receiver: &mut Receiver, from: Peer, probed: Probed) {
-        let refuse = |what: String| {
-            self.lose(from, How::Protocol(what));
-        };
-        let Ok(bytes) = usize::try_from(probed.bytes) else {
-            receiver.apart = true;
-            return refuse(format!("a message of {} bytes", probed.bytes));
-        };
-        let mut buffer = receiver.spare.pop().unwrap_or_default();
-        buffer.clear();
-        if bytes > PIECE || buffer.try_reserve_exact(bytes).is_err() {
-            receiver.apart = true;
-            return refuse(format!("a message of {bytes} bytes, for which there is no memory"));
-        }
-        // SAFETY: the buffer has room, and stays in `receiving` until the request is complete.
-        match unsafe { self.mpi.receive(buffer.as_mut_ptr(), bytes, from.0, probed.tag) } {
-            Ok(mut request) => match self.mpi.test(&mut request) {
-                Ok(true) => {
-                    // SAFETY: the message had that many bytes, and was received.
-                    unsafe { buffer.set_len(bytes) };
-                    self.came(receiver, from, probed.tag, buffer);
-                }
-                Ok(false) => {
-                    // SAFETY: bytes of the message; it is looked at when all have come.
-                    unsafe { buffer.set_len(bytes) };
-                    receiver.peers[from.0 as usize].receiving = Some((request, buffer, probed.tag));
-                    receiver.apart = true;
-                }
-                Err(why) => {
-                    std::mem::forget(buffer);
-                    receiver.apart = true;
-                    self.lose(from, How::Unreachable(why));
-                }
-            },
-            Err(why) => {
-                receiver.apart = true;
-                self.lose(from, How::Unreachable(why));
-            }
-        }
-    }
-
-    /// Ends what is being received of a peer, if all of it has come.
-    fn finish(&self, receiver: &mut Receiver, from: Peer) {
-        let inbox = &mut receiver.peers[from.0 as usize];
-        let Some((request, _, _)) = &mut inbox.receiving else { return };
-        match self.mpi.test(request) {
-            Ok(false) => {}
-            Ok(true) => {
-                if let Some((_, buffer, tag)) = inbox.receiving.take() {
-                    self.came(receiver, from, tag, buffer);
-                }
-            }
-            Err(why) => {
-                // The library may still write to it.
-                std::mem::forget(inbox.receiving.take());
-                self.lose(from, How::Unreachable(why));
-            }
-        }
-    }
-
-    /// A message has come.
-    fn came(&self, receiver: &mut Receiver, from: Peer, tag: c_int, message: Vec<u8>) {
-        let remote = &self.peers[from.0 as usize];
-        let refuse = |receiver: &mut Receiver, what: String| {
-            receiver.apart = true;
-            self.lose(from, How::Protocol(what));
-        };
-        remote.heard.store(remote.heard.load(Relaxed) + 1, Relaxed);
-        if remote.info.get().is_none() && tag != HELLO {
-            return refuse(receiver, format!("its first message has the tag {tag}, expected {HELLO}"));
-        }
-        let inbox = &mut receiver.peers[from.0 as usize];
-        match tag {
-            LAST if inbox.pieces.is_empty() => receiver.ready.push_back((from, message)),
-            LAST | MORE => {
-                let length = inbox.pieces.len() + message.len();
-                if length > LONGEST || inbox.pieces.try_reserve(message.len()).is_err() {
-                    return refuse(receiver, format!("a frame of {length} bytes and more"));
-                }
-                inbox.pieces.extend_from_slice(&message);
-                if tag == LAST {
-                    let frame = std::mem::take(&mut inbox.pieces);
-                    receiver.ready.push_back((from, frame));
-                } else {
-                    // No frame of its own: what it took is said at once.
-                    inbox.taken += 1;
-                }
-                receiver.spare.push(message);
-            }
-            TAKEN => {
-                let count = message.as_slice().try_into().map(u32::from_le_bytes).ok();
-                let mut outbox = self.outbox(remote);
-                let is_possible = count.is_some_and(|count| outbox.taken(u64::from(count)));
-                if is_possible && std::mem::take(&mut outbox.is_full) {
-                    self.wake();
-                }
-                drop(outbox);
-                if !is_possible {
-                    return refuse(receiver, format!("it says that it has taken {count:?} messages"));
-                }
-                receiver.spare.push(message);
-            }
-            PING => {
-                inbox.taken += 1;
-                // A full peer has other signs of life, and a lost one needs none.
-                drop(self.send_sign(from, PONG));
-            }
-            PONG => inbox.taken += 1,
-            BYE => {
-                if message != [1] {
-                    self.is_whole.store(false, Release);
-                }
-                self.lose(from, How::Left);
-                receiver.apart = true;
-            }
-            HELLO => match Hello::read(&message) {
-                Some(hello) if remote.info.get().is_none() => self.meet(from, remote, hello),
-                found => return refuse(receiver, format!("its message of itself is {found:?}")),
-            },
-            other => return refuse(receiver, format!("a message has the tag {other}")),
-        }
-        self.say_taken(receiver, from);
-    }
-
-    /// Says how many messages of a peer were taken, when they are a part of the window.
-    fn say_taken(&self, receiver: &mut Receiver, from: Peer) {
-        let inbox = &mut receiver.peers[from.0 as usize];
-        if inbox.taken < WINDOW / 4 {
-            return;
-        }
-        let count = std::mem::take(&mut inbox.taken) as u32;
-        let remote = &self.peers[from.0 as usize];
-        if remote.gone.get().is_some() {
-            return;
-        }
-        let mut outbox = self.outbox(remote);
-        let sent = outbox
-            .settle(&self.mpi)
-            .and_then(|()| outbox.send(&self.mpi, from.0, TAKEN, count.to_le_bytes().into_iter(), false));
-        drop(outbox);
-        if let Err(why) = sent {
-            self.lose(from, How::Unreachable(why));
-        }
-    }
-
     /// Learns of a peer what it says of itself, and watches its process if that is on this host.
-    fn meet(&self, peer: Peer, remote: &Remote, hello: Hello) {
+    pub(crate) fn meet(&self, peer: Peer, remote: &Remote, hello: Hello) {
         let is_here =
             (&hello.host, &hello.space) == (&self.own.host, &self.own.space) && !hello.host.is_empty();
         if !is_here || hello.cpus != self.own.cpus {
             self.spins.store(true, Relaxed);
         }
-        let _ = remote.info.set(hello.info());
+        let _ = remote.info.set(hello.info(peer));
         if is_here {
             match Watch::new(hello.pid, hello.started) {
                 Ok(Some(watch)) => self.watches().processes.push((peer, watch)),
@@ -696,6 +454,17 @@ impl Transport for MpiTransport {
             })
     }
 
+    fn end(&self, peer: Peer, limit: Duration) -> bool {
+        if peer == self.me || self.remote(peer).is_err() {
+            return false;
+        }
+        // Whatever becomes of it: MPI is not finalized with it any more.
+        self.lose(peer, How::Unreachable("its process was ended, as it gave no sign of life".to_owned()));
+        let watches = self.watches();
+        let watch = watches.processes.iter().find(|(watched, _)| *watched == peer);
+        watch.is_some_and(|(_, watch)| watch.end(limit))
+    }
+
     fn ping(&self, to: Peer) -> Result<(), NetError> {
         self.send_sign(to, PING)
     }
@@ -716,15 +485,5 @@ impl Transport for MpiTransport {
 impl std::fmt::Debug for MpiTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "MpiTransport({} of {}, {:?})", self.me, self.peers.len(), self.mpi)
-    }
-}
-
-impl Receiver {
-    fn keep(&mut self, buffer: Vec<u8>) {
-        /// Larger ones go back to the system, and so do those that are too many.
-        const KEPT: (usize, usize) = (2 << 20, 8);
-        if buffer.capacity() <= KEPT.0 && self.spare.len() < KEPT.1 {
-            self.spare.push(buffer);
-        }
     }
 }

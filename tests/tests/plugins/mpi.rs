@@ -1,7 +1,7 @@
 //! Processes over MPI: every library that the transport knows, and the devices of other processes over it.
 //!
-//! `cargo xtask test` installs the libraries, and names their folder in `FLASH_TEST_MPI`. One that is missing is a
-//! skip.
+//! `cargo xtask test` installs the libraries, and names their folder in `FLASH_TEST_MPI`. One that is missing
+//! is a skip.
 
 use crate::ranks::{LONG, has_computed, within};
 use flash_net::{How, NetError, Peer, Progress, Transport};
@@ -9,7 +9,7 @@ use flash_net_mpi::{Family, MPICH_HANDLES, MpiTransport, STANDARD_HANDLES, launc
 use flash_tests::plugins::{self, Language, built, text_of};
 use serde_json::Value;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -157,130 +157,104 @@ fn frame(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i * 7 + length) as u8).collect()
 }
 
+/// A process, and the frames that have come to it.
+struct Process {
+    transport: &'static MpiTransport,
+    came: RefCell<HashMap<Peer, VecDeque<Vec<u8>>>>,
+}
+
+impl Process {
+    fn take(&self) -> Progress {
+        self.transport.progress(&mut |from, frame| {
+            self.came.borrow_mut().entry(from).or_default().push_back(frame.to_vec());
+        })
+    }
+
+    fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            let ticket = self.transport.ticket();
+            if let Some(found) = look() {
+                return found;
+            }
+            if self.take() != Progress::Some {
+                self.transport.wait(ticket, Some(Instant::now() + Duration::from_millis(100)));
+            }
+            assert!(start.elapsed() < LONG, "it has not happened within {LONG:?}");
+        }
+    }
+
+    fn next(&self, from: Peer) -> Vec<u8> {
+        self.until(|| self.came.borrow_mut().get_mut(&from)?.pop_front())
+    }
+
+    fn post(&self, to: Peer, frame: &[u8]) {
+        self.until(|| match self.transport.post(to, frame) {
+            Ok(()) => Some(()),
+            Err(NetError::Full { .. }) => None,
+            Err(error) => panic!("{error}"),
+        });
+    }
+}
+
 fn pass_frames() {
     let library = std::env::var_os(PROCESS).filter(|path| !path.is_empty()).map(PathBuf::from);
     let launched = launched().expect("a launcher has started this process");
     let transport = MpiTransport::join_in_pieces(&launched, library.as_deref(), PIECE).unwrap();
+    let process = Process { transport, came: RefCell::default() };
     let me = transport.me();
     assert_eq!((me, transport.peers()), (Peer(launched.rank), 3));
     let others: Vec<Peer> = (0..3).map(Peer).filter(|peer| *peer != me).collect();
 
-    // Frames of many lengths to each other process at once, in order; also such of several pieces.
+    // Frames of many lengths to each other process at once; also such of several messages.
     let lengths: Vec<usize> =
-        (0..600).map(|i| [0, 1, i, 4096, PIECE, PIECE + 1, 3 * PIECE + i][i % 7]).collect();
-    let next = RefCell::new(HashMap::new());
-    let take = |transport: &dyn Transport| {
-        transport.progress(&mut |from, found| {
-            let mut next = next.borrow_mut();
-            let at: &mut usize = next.entry(from).or_default();
-            assert_eq!(found.len(), lengths[*at], "frame {at} from {from}");
-            assert!(found == frame(found.len()), "frame {at} from {from}");
-            *at += 1;
-        })
-    };
+        (0..200).map(|i| [0, 1, i, 4096, PIECE, PIECE + 1, 3 * PIECE + i][i % 7]).collect();
     for length in &lengths {
+        others.iter().for_each(|other| process.post(*other, &frame(*length)));
+    }
+    for (at, length) in lengths.iter().enumerate() {
         for other in &others {
-            post(transport, *other, &frame(*length), &mut || {
-                take(transport);
-            });
+            let found = process.next(*other);
+            assert!(found == frame(*length), "frame {at} from {other}: {} bytes of {length}", found.len());
         }
     }
-    let all =
-        |next: &HashMap<Peer, usize>| others.iter().all(|other| next.get(other) == Some(&lengths.len()));
-    until(transport, || all(&next.borrow()), &mut || take(transport));
     assert!(others.iter().all(|other| transport.info(*other).is_some_and(|info| info.pid > 0)));
 
     // What is too long, and what there is not.
-    assert!(matches!(
-        transport.post(others[0], &vec![0; transport.longest() + 1]),
-        Err(NetError::TooLong { most, .. }) if most == transport.longest()
-    ));
+    let longest = transport.longest();
+    let too_long = transport.post(others[0], &vec![0; longest + 1]);
+    assert!(matches!(too_long, Err(NetError::TooLong { most, .. }) if most == longest), "{too_long:?}");
     assert!(matches!(transport.post(Peer(3), b""), Err(NetError::NoPeer { peers: 3, .. })));
 
     // Rank 0 takes nothing while 1 posts until it is full; then all come.
-    let mark = b"go on";
-    match me.0 {
-        0 => {
-            let mut frames = 0;
-            let expected = RefCell::new(None);
-            post(transport, Peer(1), mark, &mut || ());
-            std::thread::sleep(Duration::from_millis(200));
-            let mut count = || {
-                transport.progress(&mut |from, found| {
-                    assert_eq!(from, Peer(1));
-                    match found.len() {
-                        8 => *expected.borrow_mut() = Some(u64::from_le_bytes(found.try_into().unwrap())),
-                        _ => frames += 1,
-                    }
-                })
-            };
-            until(transport, || expected.borrow().is_some(), &mut count);
-            assert_eq!(Some(frames), *expected.borrow());
-            assert!(frames < 10_000, "a peer that takes no frames gets any number of them: {frames}");
-        }
-        1 => {
-            let mut goes_on = false;
-            let came = RefCell::new(&mut goes_on);
-            until(transport, || **came.borrow(), &mut || {
-                transport.progress(&mut |_, found| **came.borrow_mut() = found == mark)
-            });
-            let mut sent = 0_u64;
-            while sent < 10_000 && transport.post(Peer(0), b"many").is_ok() {
-                sent += 1;
-            }
-            post(transport, Peer(0), &sent.to_le_bytes(), &mut || ());
-        }
-        _ => {}
+    const MANY: u64 = 10_000;
+    if me == Peer(0) {
+        process.post(Peer(1), b"go on");
+        std::thread::sleep(Duration::from_millis(200));
+        let sent =
+            std::iter::repeat_with(|| process.next(Peer(1))).take_while(|found| found != b"end").count();
+        assert_eq!(process.next(Peer(1)), (sent as u64).to_le_bytes());
+        assert!(0 < sent && sent < MANY as usize, "a peer that takes no frames gets any number: {sent}");
+    } else if me == Peer(1) {
+        assert_eq!(process.next(Peer(0)), b"go on");
+        let sent = (0..MANY).take_while(|_| transport.post(Peer(0), b"many").is_ok()).count();
+        process.post(Peer(0), b"end");
+        process.post(Peer(0), &(sent as u64).to_le_bytes());
     }
 
     // A sign of life is given by taking frames.
     if me == Peer(0) {
         let heard = transport.heard(Peer(2));
         transport.ping(Peer(2)).unwrap();
-        until(transport, || transport.heard(Peer(2)) > heard, &mut || transport.progress(&mut |_, _| {}));
-        post(transport, Peer(2), mark, &mut || ());
-    } else if me == Peer(2) {
-        let came = RefCell::new(false);
-        until(transport, || *came.borrow(), &mut || {
-            transport.progress(&mut |_, found| *came.borrow_mut() |= found == mark)
-        });
-    }
-    // 0 leaves last, and sees that the others have left in good order.
-    if me == Peer(0) {
-        for other in &others {
-            until(transport, || transport.lost(*other).is_some(), &mut || transport.progress(&mut |_, _| {}));
-            assert_eq!(transport.lost(*other).unwrap().how, How::Left);
+        process.until(|| (transport.heard(Peer(2)) > heard).then_some(()));
+        others.iter().for_each(|other| process.post(*other, b"leave"));
+        // It leaves last, and sees that the others have left in good order.
+        for other in others {
+            let loss = process.until(|| transport.lost(other));
+            assert_eq!(loss.how, How::Left, "{loss}");
         }
-    }
-}
-
-fn post(transport: &dyn Transport, to: Peer, frame: &[u8], meanwhile: &mut dyn FnMut()) {
-    let start = Instant::now();
-    loop {
-        let ticket = transport.ticket();
-        match transport.post(to, frame) {
-            Ok(()) => return,
-            Err(NetError::Full { .. }) => {
-                meanwhile();
-                transport.wait(ticket, Some(Instant::now() + Duration::from_millis(20)));
-            }
-            Err(error) => panic!("{error}"),
-        }
-        assert!(start.elapsed() < LONG, "{to} makes no room");
-    }
-}
-
-fn until(transport: &dyn Transport, is_done: impl Fn() -> bool, take: &mut dyn FnMut() -> Progress) {
-    let start = Instant::now();
-    loop {
-        let ticket = transport.ticket();
-        if is_done() {
-            return;
-        }
-        if take() != Progress::Some {
-            transport.wait(ticket, Some(Instant::now() + Duration::from_millis(100)));
-        }
-        assert!(start.elapsed() < LONG, "it has not happened within {LONG:?}");
+    } else {
+        assert_eq!(process.next(Peer(0)), b"leave");
     }
 }
 
@@ -331,15 +305,18 @@ fn a_program_has_the_same_bits_over_every_mpi() {
 }
 
 #[test]
-fn a_killed_process_of_mpi_is_an_error_that_names_it_and_the_job_ends() {
-    const TEST: &str = "mpi::a_killed_process_of_mpi_is_an_error_that_names_it_and_the_job_ends";
-    for name in ALL {
+fn a_lost_process_of_mpi_is_an_error_that_names_it_and_the_job_ends() {
+    const TEST: &str = "mpi::a_lost_process_of_mpi_is_an_error_that_names_it_and_the_job_ends";
+    let killed = ALL.map(|name| (name, libc::SIGKILL));
+    let stopped = ["open-mpi-4", "mpich-5"].map(|name| (name, libc::SIGSTOP));
+    for (name, signal) in killed.into_iter().chain(stopped) {
         let Some(folder) = installed(TEST, name) else { continue };
         let nbody = built().nbody.to_str().unwrap();
         let arguments = ["--quiet", "--bodies", "500", "--steps", "100000000", "--runtime", "RANK"];
         let line = [&["run", "-n", "3", "--mpi", "--", nbody][..], &arguments].concat();
         let mut command = plugins::flash("", &line);
         of_launcher(&mut command, &folder);
+        command.env("FLASH_RANK_TIMEOUT_MS", "3000");
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ranks = within(LONG, || {
             let found = below(process.id());
@@ -347,15 +324,18 @@ fn a_killed_process_of_mpi_is_an_error_that_names_it_and_the_job_ends() {
         });
         let lost = ranks[&2];
         // SAFETY: a signal for a process that this test has started.
-        assert_eq!(unsafe { libc::kill(lost as i32, libc::SIGKILL) }, 0);
+        assert_eq!(unsafe { libc::kill(lost as i32, signal) }, 0);
         within(LONG, || process.try_wait().unwrap());
         let output = process.wait_with_output().unwrap();
         let text = text_of(&output);
-        assert!(!output.status.success(), "{name}: {text}");
-        for expected in ["rank 2", &format!("process {lost}"), "host"] {
+        // After a loss Open MPI 4 says 0 at times, whatever the program's status is.
+        assert!(name == "open-mpi-4" || !output.status.success(), "{name}: {text}");
+        let how = if signal == libc::SIGKILL { "its process ended" } else { "is silent" };
+        for expected in ["rank 2 of ", &format!("process {lost} of host"), how] {
             assert!(text.contains(expected), "{name}: {expected}: {text}");
         }
-        within(LONG, || ranks.values().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()).then_some(()));
+        let has_ended = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
+        within(LONG, || ranks.values().all(has_ended).then_some(()));
     }
 }
 

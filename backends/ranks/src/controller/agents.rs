@@ -1,8 +1,8 @@
 //! The agents of a controller, and the processes that serve them.
 //!
 //! An agent is what devices belong to. The process behind it may change: when it is gone, the next use of its
-//! devices starts another one, with the same devices and empty memories. Each process is a peer of its own, so
-//! what a late one says is heard by no one, and what was in it is known by its number. Only its starter
+//! devices starts another one, with the same devices and empty memories. Each process is a peer of its own,
+//! so what a late one says is heard by no one, and what was in it is known by its number. Only its starter
 //! changes an agent, with `started` locked.
 
 use super::calls::Reply;
@@ -118,11 +118,11 @@ impl Controller {
         let mut started = agent.started.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = agent.peer();
         let Some(loss) = self.transport.lost(peer) else { return Ok(peer) };
+        // A process that hangs would go on to hold what its successor needs.
+        self.transport.end(peer, END);
         if self.world.is_none() {
             return Err(wire::gone(&loss));
         }
-        // A process that hangs would go on to hold what its successor needs.
-        self.transport.end(peer, END);
         if let Some(mut last) = started.take() {
             let _ = last.kill();
             let _ = last.wait();

@@ -1,5 +1,5 @@
-//! Copies to and from buffers of agents that share no memory with the controller: boxes in frames, in pieces, of
-//! which two are on their way.
+//! Copies to and from buffers of agents that share no memory with the controller: boxes in frames, in pieces,
+//! of which two are on their way.
 
 use super::Controller;
 use super::calls::{Number, Reply};
