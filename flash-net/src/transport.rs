@@ -110,7 +110,13 @@ pub trait Transport: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`NetError::NoPeer`].
-    fn ring(&self, peer: Peer) -> Result<(), NetError>;
+    fn ring(&self, peer: Peer) -> Result<(), NetError> {
+        match self.ping(peer) {
+            // A frame that it has not taken wakes it.
+            Err(NetError::Full { .. }) => Ok(()),
+            other => other,
+        }
+    }
 
     /// Why the peer is gone, if it is. Stays so. What it had sent completely before is handed over first.
     fn lost(&self, peer: Peer) -> Option<Loss>;
