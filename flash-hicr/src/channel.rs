@@ -2,8 +2,9 @@
 //! before. Made of slots and copies alone, so they work over any communication manager.
 //!
 //! A *lane* is a ring at the consumer: data, sizes of messages where these vary, and how many were pushed. A
-//! producer copies a message there, then the new count, in that order. The consumer says there how many it has
-//! popped, and copies that to all producers, which wakes those that wait for room. There is one lane, or, for several producers without a lock, one for each.
+//! producer copies a message there, then the new count, in that order. The consumer says there how many it
+//! has popped, and copies that to all producers, which wakes those that wait for room. There is one lane,
+//! or, for several producers without a lock, one for each.
 //!
 //! What others have written is not trusted: counts and sizes that cannot be are errors.
 
@@ -57,8 +58,8 @@ pub struct Ends {
     pub consumer: Option<Consumer>,
 }
 
-/// Bytes of a pair of counts: of bytes, then of messages. The counts of a lane are two pairs: what was pushed,
-/// as the producers say, and what was popped, as the consumer does.
+/// Bytes of a pair of counts: of bytes, then of messages. The counts of a lane are two pairs: what was
+/// pushed, as the producers say, and what was popped, as the consumer does.
 const COUNTS: u64 = 16;
 
 fn key(lane: usize, what: u64) -> Key {
@@ -78,9 +79,9 @@ fn popped_key(producer: usize) -> Key {
 /// ```
 /// use flash_hicr::{Producers, Shape, Size, channel, threads};
 /// threads(2, |hicr| {
-///     let ends = channel(&hicr, &Shape {
-///         tag: 7, sharing: Producers::Single, producers: vec![0], consumer: 1, capacity: 2, size: Size::Fixed(3),
-///     })?;
+///     let (sharing, size) = (Producers::Single, Size::Fixed(3));
+///     let shape = Shape { tag: 7, sharing, producers: vec![0], consumer: 1, capacity: 2, size };
+///     let ends = channel(&hicr, &shape)?;
 ///     if let Some(mut producer) = ends.producer {
 ///         producer.push_wait(b"one")?;
 ///         producer.push_wait(b"two")?;
@@ -218,7 +219,8 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Pushes a message, and says how many are in the buffer then. `None`: it is full, and nothing was pushed.
+    /// Pushes a message, and says how many are in the buffer then. `None`: it is full, and nothing was
+    /// pushed.
     ///
     /// # Errors
     /// [`Error::Refused`] if the message has not the size that the channel is for; [`Error::Lost`] if the
@@ -292,8 +294,8 @@ impl Producer {
         Err(Error::refused(what, format!("expected {expected}, found {bytes}")))
     }
 
-    /// Messages and bytes that the consumer has popped, as it says. It says so to one producer after the other;
-    /// those that share a lane look at what all of them see.
+    /// Messages and bytes that the consumer has popped, as it says. It says so to one producer after the
+    /// other; those that share a lane look at what all of them see.
     fn popped(&self) -> Result<(u64, u64), Error> {
         if self.shape.sharing != Producers::Locking {
             return Ok((self.popped.number(8)?, self.popped.number(0)?));

@@ -303,8 +303,9 @@ pub trait CommunicationManager: Send + Sync {
 ///
 /// ```compile_fail,E0277
 /// # use flash_hicr::{CommunicationManager, Error, GlobalSlot, copy};
-/// fn both(communication: &dyn CommunicationManager, to: &GlobalSlot, from: &GlobalSlot) -> Result<(), Error> {
-///     copy(communication, to.at(0), from.at(0), 8)
+/// type Manager = dyn CommunicationManager;
+/// fn both(manager: &Manager, to: &GlobalSlot, from: &GlobalSlot) -> Result<(), Error> {
+///     copy(manager, to.at(0), from.at(0), 8)
 /// }
 /// ```
 pub fn copy<'a, To, From>(

@@ -117,8 +117,8 @@ impl Rpc {
         })
     }
 
-    /// Registers a function for callers. It gets the number of the caller's instance and the argument; what it
-    /// returns, and what it panics with, goes to the caller.
+    /// Registers a function for callers. It gets the number of the caller's instance and the argument; what
+    /// it returns, and what it panics with, goes to the caller.
     ///
     /// # Errors
     /// [`Error::Refused`] if the name is taken.
@@ -134,7 +134,8 @@ impl Rpc {
         Ok(())
     }
 
-    /// Calls a function of another instance, and waits for its result: for as long as that one does not listen.
+    /// Calls a function of another instance, and waits for its result: for as long as that one does not
+    /// listen.
     ///
     /// # Errors
     /// [`Error::Call`] with what went wrong there; [`Error::Lost`] if the instance is gone.

@@ -75,7 +75,8 @@ impl SharedHeap {
         drop(books);
         if bytes < LARGE {
             let start = self.memory.base().wrapping_add(block.offset as usize);
-            // SAFETY: the block is in the arena, which is mapped, consists of words, and is this caller's alone.
+            // SAFETY: the block is in the arena, which is mapped, consists of words, and is this caller's
+            // alone.
             unsafe { zero_words(start, block.bytes) };
         }
         Ok(block)

@@ -1,8 +1,8 @@
 //! Agents that several programs use, one after the other or at once: finding them, and asking them.
 //!
 //! A service listens on a socket in a folder that only its user can enter, and answers processes of that user
-//! alone. A program hands it a world of its own, in which a process of the service joins as a peer; after that
-//! both talk as any two peers do. Programs share nothing but the service.
+//! alone. A program hands it a world of its own, in which a process of the service joins as a peer; after
+//! that both talk as any two peers do. Programs share nothing but the service.
 
 use crate::error::NetError;
 use crate::launch::{peer_of, peer_uid};

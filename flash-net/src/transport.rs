@@ -117,13 +117,16 @@ pub trait Transport: Send + Sync + 'static {
     /// Ends the waits of all threads of this process.
     fn wake(&self);
 
-    /// Ends the waits of the peer's threads, which look at memory that this process has just written. Nothing
-    /// where no memory is shared.
+    /// Ends the waits of the peer's threads, which look at memory that this process has just written.
     ///
     /// # Errors
     /// [`NetError::NoPeer`].
-    fn ring(&self, _peer: Peer) -> Result<(), NetError> {
-        Ok(())
+    fn ring(&self, peer: Peer) -> Result<(), NetError> {
+        match self.ping(peer) {
+            // A frame that it has not taken wakes it.
+            Err(NetError::Full { .. }) => Ok(()),
+            other => other,
+        }
     }
 
     /// Why the peer is gone, if it is. Stays so. What it had sent completely before is handed over first.

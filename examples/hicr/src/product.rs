@@ -9,7 +9,8 @@ const ROWS: usize = 60;
 const COLUMNS: usize = 50;
 const SUMS: usize = 70;
 
-/// `c = a * b`, of slots with these three. The matrices' elements are small whole numbers: all sums are exact.
+/// `c = a * b`, of slots with these three. The matrices' elements are small whole numbers: all sums are
+/// exact.
 fn unit() -> ExecutionUnit {
     ExecutionUnit::new("gemm")
         .function(|slots| {

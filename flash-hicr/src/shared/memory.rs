@@ -119,7 +119,8 @@ pub(super) struct Registered {
     header: [AtomicU64; HEAD as usize / 8],
 }
 
-// SAFETY: atomic words, which all threads may use, for as long as `register` was promised that they are there.
+// SAFETY: atomic words, which all threads may use, for as long as `register` was promised that they are
+// there.
 unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}

@@ -47,6 +47,26 @@ fn each_program_runs_over_five_processes() {
         .all_well();
 }
 
+#[test]
+fn programs_run_under_flash_run() {
+    const NAME: &str = "programs::programs_run_under_flash_run";
+    if std::env::var_os(flash_net::WORLD_VARIABLE).is_some() {
+        let hicr = flash_hicr::join().unwrap();
+        assert_eq!(hicr.instances.instances().unwrap().len(), 3);
+        let small = |program: &&Program| program.name != "mnist" && program.name != "ping-pong";
+        PROGRAMS.iter().filter(small).try_for_each(|program| run(&hicr, program)).unwrap();
+        return;
+    }
+    let this = std::env::current_exe().expect("this program has a path");
+    let mut command = std::process::Command::new(&flash_tests::plugins::built().flash);
+    command.args(["run", "-n", "3", "--"]).arg(this);
+    let output = command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    assert_eq!(text.matches("1 passed").count(), 3, "{text}{errors}");
+}
+
 fn over_devices(key: &str) {
     let hicr = flash_hicr::devices(key).unwrap_or_else(|error| panic!("{key}: {error}"));
     for program in PROGRAMS.iter().filter(|program| program.not_over_devices.is_none()) {
