@@ -19,7 +19,8 @@ pub struct Agent {
     pub serve: Option<unsafe extern "C" fn() -> *mut Error>,
     /// Asks for an agent with the devices of one other backend, as `KEY@AGENT`: `agent` is one of this
     /// process's own, another name is that of one which listens. The text lives for the call. The agent is
-    /// there, or the reason why it is not, when the backend's devices are listed next: `resolve` is then given
+    /// there, or the reason why it is not, when the backend's devices are listed next: `resolve` is then
+    /// given
     /// `KEY@AGENT` or `KEY:WHICH@AGENT`. NULL: there are none such.
     pub isolate: Option<unsafe extern "C" fn(key: Str)>,
 }

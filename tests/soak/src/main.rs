@@ -13,7 +13,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How often progress is told.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Random graphs, tasks or launches against models. The first failure ends it, with the seed that makes it again.
+/// Random graphs, tasks or launches against models. The first failure ends it, with the seed that makes it
+/// again.
 #[derive(Parser)]
 #[command(name = "flash-soak")]
 struct Arguments {
