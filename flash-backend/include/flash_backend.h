@@ -120,6 +120,9 @@
 // flash_implementation.kind: `payload` is the address of a flash_queue_fn. Since minor version 5.
 #define FLASH_KIND_QUEUE_FN 5
 
+// Kind of a memory space that outlives its devices. Since minor version 9.
+#define FLASH_SPACE_OF_PROCESS 4
+
 // Device class: anything else.
 #define FLASH_CLASS_OTHER 0
 
@@ -461,7 +464,8 @@ typedef struct flash_memory_space {
   uint32_t struct_size;
   // Its id, unique in the backend; 0 is the host's.
   uint32_t id;
-  // 0 main, 1 high bandwidth, 2 persistent, 3 shared with the host.
+  // 0 main, 1 high bandwidth, 2 persistent, 3 shared with the host, 4 (FLASH_SPACE_OF_PROCESS) the host
+  // process's own: a device that is lost leaves it as it is.
   uint32_t kind;
   // NUMA node, or -1.
   int32_t numa_node;
@@ -671,6 +675,12 @@ typedef struct flash_registry_api {
   // Adds implementations, which live for ever: all of them, or none and an error. Every context sees them
   // in what it plans from then on.
   struct flash_error *(*add)(const struct flash_implementation *const *implementations, size_t count);
+  // As `devices`, with those that a runtime key selects; no other backend looks for its own. Since minor
+  // version 9.
+  struct flash_error *(*devices_of)(struct flash_str key,
+                                    struct flash_error *(*visit)(void *argument,
+                                                                 const struct flash_registered_device *device),
+                                    void *argument);
 } flash_registry_api;
 
 // The contents of a plugin. Readable without touching a driver; lives for ever.

@@ -222,7 +222,7 @@ fn layout() -> Vec<String> {
             query_failed, phase_rows, run_rows, get_extension, notice
         }
         abi::RegisteredDevice { struct_size, reserved, id, api, device }
-        abi::RegistryApi { struct_size, reserved, devices, implementations, add }
+        abi::RegistryApi { struct_size, reserved, devices, implementations, add, devices_of }
         abi::PluginHeader {
             magic, struct_size, abi_major, abi_minor, reserved, name, version, build, backends, backend_count,
             implementations, implementation_count
