@@ -80,8 +80,8 @@ thread_local! {
 /// `TEXT`; `POINTER`.
 ///
 /// # Safety
-/// `type_name` ends with NUL; `shape` has `axes` extents; `data` is NULL or has that many bytes; `memory` is a
-/// place for a handle.
+/// `type_name` ends with NUL; `shape` has `axes` extents; `data` is NULL or has that many bytes; `memory` is
+/// a place for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flash_memory_create(
     type_name: *const c_char,

@@ -1,5 +1,5 @@
-//! An installation as a user has it: programs outside of the repository find it by CMake and pkg-config, in C,
-//! C++ and Fortran.
+//! An installation as a user has it: programs outside of the repository find it by CMake and pkg-config, in
+//! C, C++ and Fortran.
 
 use flash_tests::plugins::{self, Language, text_of};
 use flash_tests::skip;

@@ -1,8 +1,8 @@
 //! Arrays whose element type is a value: for programs that learn it when they run, such as those in C.
 //!
-//! An [`AnyType`] stands for one set of name, size, alignment and layout in the whole process, so that two are
-//! compared by one address. An [`AnyMemory`] is a handle as [`FlashMemory`](super::FlashMemory) is; its guards
-//! own it, and give bytes.
+//! An [`AnyType`] stands for one set of name, size, alignment and layout in the whole process, so that two
+//! are compared by one address. An [`AnyMemory`] is a handle as [`FlashMemory`](super::FlashMemory) is; its
+//! guards own it, and give bytes.
 
 use super::guard::ByteGuard;
 use super::{ArrayInner, inner};

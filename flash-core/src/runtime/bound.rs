@@ -1,7 +1,7 @@
 //! A kernel by name on one runtime, for programs that have its arguments as values, such as those in C.
 //!
-//! What a name costs is paid once: a bound kernel has the types of its arguments as addresses, and the plan of
-//! each of its descriptors. A launch compares addresses, and no names.
+//! What a name costs is paid once: a bound kernel has the types of its arguments as addresses, and the plan
+//! of each of its descriptors. A launch compares addresses, and no names.
 
 use super::api::RuntimeObj;
 use super::buffer::Pooled;
@@ -187,8 +187,8 @@ impl BoundKernel {
         Ok(BoundArguments { kernel: self, chosen, arguments })
     }
 
-    /// Launches it with these arguments, and returns after all work items have finished: as `submit` and `exec`
-    /// of [`args`](Self::args), and cheaper where the thread launches it again with the same memories.
+    /// Launches it with these arguments, and returns after all work items have finished: as `submit` and
+    /// `exec` of [`args`](Self::args), and cheaper where the thread launches it again with the same memories.
     ///
     /// # Errors
     /// As those of [`args`](Self::args) and [`SubmitObj::exec`](super::SubmitObj::exec).
@@ -201,8 +201,8 @@ impl BoundKernel {
         buffer.finish_and_exec(dims)
     }
 
-    /// Whether the submission is the one that the thread recorded last, but for its scalars. Then its memories
-    /// are those whose types were looked at.
+    /// Whether the submission is the one that the thread recorded last, but for its scalars. Then its
+    /// memories are those whose types were looked at.
     #[inline(always)]
     fn repeats<A: AnyArguments + ?Sized>(&self, list: &mut SubmissionList, arguments: &A) -> bool {
         let Some(variant) = self.variants.get(self.last.load(Ordering::Relaxed)) else { return false };

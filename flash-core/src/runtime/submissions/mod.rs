@@ -329,9 +329,9 @@ impl SubmissionList {
         self.begin_new(plan);
     }
 
-    /// Takes the submission that is here in the last recording as it is, if it has this plan: `same` says, for
-    /// each argument, whether it is the memory that it was, or writes the scalar's bytes. False: it is not
-    /// the same, and nothing was begun.
+    /// Takes the submission that is here in the last recording as it is, if it has this plan: `same` says,
+    /// for each argument, whether it is the memory that it was, or writes the scalar's bytes. False: it is
+    /// not the same, and nothing was begun.
     #[inline(always)]
     pub fn repeat(&mut self, plan: &Plan, mut same: impl FnMut(usize, Recorded<'_>) -> bool) -> bool {
         let Some(node) = self.nodes.get(self.live).filter(|node| std::ptr::eq(node.plan, plan)) else {
