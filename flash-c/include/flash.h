@@ -342,8 +342,8 @@ void flash_text_free(char *text);
 // Errors: `SHAPE` for an unknown type, no axis, or an array larger than memory can be; `OUT_OF_MEMORY`;
 // `TEXT`; `POINTER`.
 //
-// The caller's duty: `type_name` ends with NUL; `shape` has `axes` extents; `data` is NULL or has that many bytes; `memory` is a
-// place for a handle.
+// The caller's duty: `type_name` ends with NUL; `shape` has `axes` extents; `data` is NULL or has that many bytes; `memory` is
+// a place for a handle.
 int32_t flash_memory_create(const char *type_name,
                             size_t axes,
                             const uint64_t *shape,

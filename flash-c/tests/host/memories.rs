@@ -63,15 +63,15 @@ fn a_mapping_belongs_to_its_thread_and_ends_with_it() {
     let mut data = no_data();
     ok(unsafe { flash_memory_map_read(y.get(), 0, 4, &mut data) });
     let address = data.addr();
-    scope(|scope| {
-        scope.spawn(move || {
-            let status = unsafe { flash_memory_unmap(y.get(), std::ptr::without_provenance(address)) };
-            fails(status, STATUS_POINTER, &["a mapping of this thread"]);
-            let mut own = no_data();
-            ok(unsafe { flash_memory_map_read(y.get(), 0, 4, &mut own) });
-            // It is not unmapped.
-        });
+    let other = std::thread::spawn(move || {
+        let status = unsafe { flash_memory_unmap(y.get(), std::ptr::without_provenance(address)) };
+        fails(status, STATUS_POINTER, &["a mapping of this thread"]);
+        let mut own = no_data();
+        ok(unsafe { flash_memory_map_read(y.get(), 0, 4, &mut own) });
+        // It is not unmapped.
     });
+    // The thread is over, and not only its function.
+    other.join().unwrap();
     ok(unsafe { flash_memory_unmap(y.get(), data) });
     let mut to = null_mut();
     ok(unsafe { flash_memory_map_write(y.get(), &mut to) });
