@@ -44,9 +44,9 @@ impl<'a> Header<'a> {
 /// All words of an instance's arena.
 pub(super) fn arena_words(arena: &SharedMemory) -> Words<'_> {
     let words = arena.base().cast::<AtomicU64>();
-    // SAFETY: mapped for as long as the arena's clone lives, on a page. All of this crate, which alone uses the
-    // arenas of its worlds, accesses them as atomic words, as the allocator does. Another process is bound by
-    // no rule of this one's; whatever it does, a load gives some value, and any value is valid.
+    // SAFETY: mapped for as long as the arena's clone lives, on a page. All of this crate, which alone uses
+    // the arenas of its worlds, accesses them as atomic words, as the allocator does. Another process is
+    // bound by no rule of this one's; whatever it does, a load gives some value, and any value is valid.
     Words(unsafe { std::slice::from_raw_parts(words, (arena.bytes() / 8) as usize) })
 }
 
