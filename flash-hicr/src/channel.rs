@@ -210,7 +210,7 @@ pub struct Producer {
     /// What the consumer has popped, as it says.
     popped: LocalSlot,
     staged: LocalSlot,
-    /// Counts, and a size, on their way.
+    /// Counts, and a size, on their way: of one call at a time, which is why they take `&mut`.
     scratch: LocalSlot,
     shape: Shape,
     /// Messages and bytes of the lane, by all its producers.
@@ -279,7 +279,7 @@ impl Producer {
     ///
     /// # Errors
     /// [`Error::Protocol`].
-    pub fn depth(&self) -> Result<u64, Error> {
+    pub fn depth(&mut self) -> Result<u64, Error> {
         Ok(self.used_now()?.0)
     }
 

@@ -55,6 +55,7 @@ pub struct Objects {
     me: u32,
     table: LocalSlot,
     tables: Exchange,
+    /// An entry on its way: of one call at a time, which is why they take `&mut`.
     scratch: LocalSlot,
     /// Those of this instance, by entry.
     published: HashMap<u32, LocalSlot>,
@@ -132,7 +133,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such object (any more); [`Error::Lost`] if its instance is gone.
-    pub fn handle(&self, id: ObjectId) -> Result<Handle, Error> {
+    pub fn handle(&mut self, id: ObjectId) -> Result<Handle, Error> {
         let [generation, start, bytes] = self.entry(id)?;
         if generation != id.generation || generation == 0 {
             return Err(self.communication.lost(id.owner).unwrap_or_else(|| gone(id)));
@@ -144,7 +145,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`Error::Bounds`]; [`Error::Refused`] if it was destroyed: what was copied is of no use then.
-    pub fn get(&self, handle: &Handle, offset: u64, to: LocalAt<'_>, bytes: u64) -> Result<(), Error> {
+    pub fn get(&mut self, handle: &Handle, offset: u64, to: LocalAt<'_>, bytes: u64) -> Result<(), Error> {
         // A handle may be older than the object that is there now.
         self.handle(handle.id)?;
         let object = self.communication.attach(handle.place)?;

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::slot::{LocalSlot, SlotMemory};
 use crate::topology::Space;
 use crate::words::Words;
-use flash_net::{Peer, SharedTransport, Transport};
+use flash_net::{SharedMemory, SharedTransport, Transport};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -42,19 +42,18 @@ impl<'a> Header<'a> {
 }
 
 /// All words of an instance's arena.
-pub(super) fn arena_words(transport: &SharedTransport, owner: u32) -> Result<Words<'_>, Error> {
-    let none = || Error::refused("a global slot", format!("instance {owner} is on another host"));
-    let memory = transport.memory(Peer(owner)).ok_or_else(none)?;
-    let words = memory.base().cast::<AtomicU64>();
-    // SAFETY: mapped for as long as the transport lives, on a page. All of this crate, which alone uses the
-    // arenas of its worlds, accesses them as atomic words, as the allocator does. Another process is bound by
-    // no rule of this one's; whatever it does, a load gives some value, and any value is valid.
-    Ok(Words(unsafe { std::slice::from_raw_parts(words, (memory.bytes() / 8) as usize) }))
+pub(super) fn arena_words(arena: &SharedMemory) -> Words<'_> {
+    let words = arena.base().cast::<AtomicU64>();
+    // SAFETY: mapped for as long as the arena's clone lives, on a page. All of this crate, which alone uses
+    // the arenas of its worlds, accesses them as atomic words, as the allocator does. Another process is
+    // bound by no rule of this one's; whatever it does, a load gives some value, and any value is valid.
+    Words(unsafe { std::slice::from_raw_parts(words, (arena.bytes() / 8) as usize) })
 }
 
 /// A block of this instance's arena.
 pub(crate) struct Block {
     pub(super) transport: Arc<SharedTransport>,
+    arena: SharedMemory,
     space: Space,
     /// Where its bytes start, behind the header.
     pub(super) start: u64,
@@ -72,14 +71,12 @@ impl Block {
             size: heap.memory().bytes(),
         })?;
         let block = heap.alloc(size, HEAD)?;
-        Ok(Block { transport: transport.clone(), space, start: block.offset + HEAD, bytes })
+        let arena = heap.memory().clone();
+        Ok(Block { transport: transport.clone(), arena, space, start: block.offset + HEAD, bytes })
     }
 
     fn words(&self) -> Words<'_> {
-        let Ok(words) = arena_words(&self.transport, self.transport.me().0) else {
-            unreachable!("it was there")
-        };
-        words
+        arena_words(&self.arena)
     }
 }
 

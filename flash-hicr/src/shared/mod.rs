@@ -14,7 +14,7 @@ use crate::managers::{CommunicationManager, Exchange, MemoryManager, Transfer};
 use crate::slot::{GlobalSlot, Key, LocalSlot, Place, Tag};
 use crate::topology::{Space, TopologyManager, spaces};
 use crate::words::Words;
-use flash_net::{Peer, Progress, SharedTransport, Transport};
+use flash_net::{Peer, Progress, SharedMemory, SharedTransport, Transport};
 use frames::{Frames, Message};
 use memory::{HEAD, Header, Registered, arena_words, source_of};
 use std::collections::HashMap;
@@ -31,6 +31,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// One instance's end of a group.
 pub(crate) struct Endpoint {
     pub(crate) transport: Arc<SharedTransport>,
+    /// Of all instances: they are on this host.
+    arenas: Vec<SharedMemory>,
     topology: Arc<dyn TopologyManager>,
     /// Of the topology when this was made: their sizes change, the spaces do not.
     spaces: OnceLock<Vec<Space>>,
@@ -44,7 +46,9 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(transport: Arc<SharedTransport>, topology: Arc<dyn TopologyManager>) -> Endpoint {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let peers = (0..transport.peers() as u32).map(Peer);
         Endpoint {
+            arenas: peers.filter_map(|peer| transport.memory(peer)).collect(),
             transport,
             topology,
             spaces: OnceLock::new(),
@@ -118,23 +122,26 @@ impl Endpoint {
         }
     }
 
+    fn arena(&self, owner: u32) -> Result<Words<'_>, Error> {
+        let arena = self.arenas.get(owner as usize);
+        let why = || format!("expected an instance below {}, found {owner}", self.arenas.len());
+        Ok(arena_words(arena.ok_or_else(|| Error::refused("the place of a global slot", why()))?))
+    }
+
     /// The header of a global slot, whose place was checked when the slot was made.
     fn header(&self, slot: &GlobalSlot) -> Result<(Header<'_>, Words<'_>), Error> {
         if slot.manager != self.number {
             let why = "expected a slot of this group's exchanges, found one of another group";
             return Err(Error::refused("a global slot", why));
         }
-        let words = arena_words(&self.transport, slot.place.owner)?;
+        let words = self.arena(slot.place.owner)?;
         Ok((Header::at(words, slot.place.start), words))
     }
 
     fn global(&self, place: Place) -> Result<GlobalSlot, Error> {
         let refuse = |why: String| Err(Error::refused("the place of a global slot", why));
         let Place { owner, start, bytes, .. } = place;
-        if owner as usize >= self.transport.peers() {
-            return refuse(format!("expected an instance below {}, found {owner}", self.transport.peers()));
-        }
-        let size = arena_words(&self.transport, owner)?.0.len() as u64 * 8;
+        let size = self.arena(owner)?.0.len() as u64 * 8;
         let fits =
             start >= HEAD && start % HEAD == 0 && start.checked_add(bytes).is_some_and(|end| end <= size);
         if !fits {

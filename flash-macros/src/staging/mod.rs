@@ -40,8 +40,7 @@ impl<'c> Stager<'c> {
         Stager { staging, scope: Scope::default(), result: Some(quote!(())), errors: Errors::default() }
     }
 
-    /// Reports what has no text. The tokens stand for a value of any type, in a program that does not
-    /// compile.
+    /// Reports what has no text. The tokens stand for a value of any type; the program does not compile.
     fn refuse(&mut self, at: impl ToTokens, text: &str) -> TokenStream {
         self.errors.at(at, format!("this has no text for devices: {text}"));
         quote!(::core::unreachable!())

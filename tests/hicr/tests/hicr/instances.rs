@@ -73,7 +73,7 @@ fn creates(hicr: &Managers) -> Result<(), Error> {
 fn has_two_processors(name: &str) -> bool {
     let enough = flash_net::cpus().len() > 1;
     if !enough {
-        flash_tests::skip(name, "no GPU and no second processor: an instance needs one of its own");
+        flash_tests::skip(name, "no second processor: an instance needs one of its own");
     }
     enough
 }

@@ -3,6 +3,7 @@
 use crate::has;
 use flash_hicr::{Error, Managers, Objects, Producers, Rpc, Shape, Size, channel};
 use flash_tests_hicr::processes;
+use std::time::Duration;
 
 /// Ends this process at once, as a crash does.
 fn killed() -> ! {
@@ -157,7 +158,7 @@ fn with_an_object_that_is_asked_for() {
         "lost::with_an_object_that_is_asked_for",
         |hicr| Objects::new(hicr, 1, 1).map(drop),
         |hicr| {
-            let objects = Objects::new(hicr, 1, 1)?;
+            let mut objects = Objects::new(hicr, 1, 1)?;
             // Its table is still there, and is empty.
             while hicr.communication.lost(1).is_none() {
                 std::thread::yield_now();
@@ -166,4 +167,51 @@ fn with_an_object_that_is_asked_for() {
             error(objects.handle(id))
         },
     );
+}
+
+/// Everything in turn, without end.
+fn work(hicr: &Managers) -> Result<(), Error> {
+    let me = hicr.instances.current().number;
+    let mut rpc = Rpc::new(hicr, 1)?;
+    rpc.register("echo", |_, bytes| Ok(bytes.to_vec()))?;
+    let there = channel(hicr, &Shape { tag: 100, ..shape(0, Producers::Single) })?;
+    let back = channel(hicr, &Shape { tag: 101, ..shape(1, Producers::Locking) })?;
+    let (mut producer, mut consumer) = match me {
+        0 => (there.producer.expect("one"), back.consumer.expect("one")),
+        _ => (back.producer.expect("one"), there.consumer.expect("one")),
+    };
+    let space = hicr.memory.spaces()?[0].clone();
+    loop {
+        producer.push_wait(&[7; 4])?;
+        assert_eq!(consumer.pop_wait()?.bytes, [7; 4]);
+        match me {
+            0 => assert_eq!(rpc.call(1, "echo", &[9; 50_000])?, [9; 50_000]),
+            _ => rpc.listen()?,
+        }
+        let slot = hicr.memory.alloc(&space, 5000)?;
+        let all = hicr.communication.exchange(200, &[(me.into(), &slot)])?;
+        hicr.communication.wait(&[1 - me], &mut || hicr.communication.lock(&all.get(1)?))?;
+        flash_hicr::copy(&*hicr.communication, all.get((1 - me).into())?.at(1), slot.at(0), 4000)?;
+        hicr.communication.unlock(&all.get(1)?)?;
+        hicr.communication.fence(200)?;
+        hicr.communication.release(200);
+    }
+}
+
+#[test]
+fn at_random_moments_of_everything() {
+    for _ in 0..10 {
+        kill(
+            "lost::at_random_moments_of_everything",
+            |hicr| {
+                let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+                std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_micros(u64::from(now.subsec_nanos()) / 7 % 20_000));
+                    killed();
+                });
+                work(hicr)
+            },
+            |hicr| error(work(hicr)),
+        );
+    }
 }
