@@ -250,3 +250,50 @@ fn a_peer_is_added_in_place_of_one_that_is_gone_until_no_place_is_left() {
     assert_eq!((added, me.peers()), (59, me.places()));
     assert!(error.contains("all its 62 places have been used"), "{error}");
 }
+
+#[test]
+fn a_ring_ends_the_wait_of_a_peer_awake_or_asleep() {
+    let [a, b] = pair();
+    for asleep in [false, true] {
+        let ticket = a.ticket();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if asleep && !cfg!(miri) {
+                    std::thread::sleep(Duration::from_millis(30));
+                }
+                b.ring(Peer(0)).unwrap();
+            });
+            // For ever, without the ring.
+            a.wait(ticket, None);
+        });
+    }
+    assert!(matches!(b.ring(Peer(2)), Err(NetError::NoPeer { .. })));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a file in memory")]
+fn a_place_of_a_world_is_taken_from_its_join_on() {
+    let world = World::with_arenas(&[Member::default(), Member::default()], 2 << 20).unwrap();
+    assert!(!world.is_taken(Peer(0)).unwrap() && !world.is_taken(Peer(1)).unwrap());
+    let joined = SharedTransport::join(&world, Peer(1)).unwrap();
+    assert!(!world.is_taken(Peer(0)).unwrap() && world.is_taken(Peer(1)).unwrap());
+    drop(joined);
+    assert!(world.is_taken(Peer(1)).unwrap());
+    assert!(matches!(world.is_taken(Peer(2)), Err(NetError::NoPeer { .. })));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "processors of the real machine")]
+fn a_thread_is_kept_to_processors() {
+    let all = flash_net::cpus();
+    std::thread::spawn(move || {
+        for cpu in &all {
+            flash_net::keep_to(&[*cpu]).unwrap();
+            assert_eq!(flash_net::cpus(), [*cpu]);
+        }
+        assert!(flash_net::keep_to(&[]).unwrap_err().to_string().contains("at least one"));
+        assert!(flash_net::keep_to(&[usize::MAX]).is_err());
+    })
+    .join()
+    .unwrap();
+}

@@ -2,8 +2,10 @@
 
 use crate::{has, over_threads, text};
 use flash_hicr::{
-    Error, ExecutionUnit, LocalSlot, Number, Place, Resource, Space, copy, devices, memory_of, threads,
+    Error, ExecutionUnit, LocalSlot, Number, Objects, Place, Resource, Space, copy, devices, memory_of,
+    threads,
 };
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -209,4 +211,50 @@ fn the_error_of_a_thread_is_that_of_its_group() {
         _ => hicr.communication.fence(1),
     });
     has(&text(lost), "peer 1 `instance 1`");
+}
+
+#[test]
+fn an_object_that_is_destroyed_while_it_is_got_is_an_error_and_not_other_data() {
+    const BYTES: u64 = 256 << 10;
+    let (shown, is_over) = (Mutex::new(None), AtomicBool::new(false));
+    over_threads(2, move |hicr| {
+        let space = hicr.memory.spaces()?[0].clone();
+        let mut objects = Objects::new(&hicr, 1, 1)?;
+        let slot = hicr.memory.alloc(&space, BYTES)?;
+        if hicr.instances.current().is_root() {
+            for value in 0..200_u8 {
+                hicr.memory.fill(&slot, value)?;
+                let id = objects.publish(&slot)?;
+                *shown.lock().unwrap() = Some((id, value));
+                // Somewhere in a copy of the other one.
+                let moment = std::time::Duration::from_micros(u64::from(value) * 37 % 200);
+                let start = std::time::Instant::now();
+                while start.elapsed() < moment {
+                    std::hint::spin_loop();
+                }
+                objects.destroy(id)?;
+            }
+            is_over.store(true, Relaxed);
+            return hicr.communication.fence(1);
+        }
+        let mut last = None;
+        loop {
+            if is_over.load(Relaxed) {
+                return hicr.communication.fence(1);
+            }
+            let found = *shown.lock().unwrap();
+            let Some((id, value)) = found else { continue };
+            if last == Some(id) {
+                continue;
+            }
+            let Ok(handle) = objects.handle(id) else { continue };
+            match objects.get(&handle, 0, slot.at(0), BYTES) {
+                Ok(()) => {
+                    assert!(slot.values::<u8>(0, BYTES as usize)?.iter().all(|byte| *byte == value));
+                    last = Some(id);
+                }
+                Err(error) => has(&error.to_string(), "it was destroyed"),
+            }
+        }
+    });
 }
