@@ -30,6 +30,26 @@ pub(crate) fn divide(launched: &Launched) {
     let _ = flash_net::keep_to(&part);
 }
 
+/// Calls a function that initializes MPI, and undoes what that has `SIGUSR1` do. By it MPICH's launcher says
+/// that a process was lost; the library then asks which, and crashes at times. Losses are noticed without it.
+pub(crate) fn without_its_signal<T>(initialize: impl FnOnce() -> T) -> T {
+    let now = || {
+        // SAFETY: zeros are valid, and the answer has the type that is expected.
+        unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut now);
+            now.sa_sigaction
+        }
+    };
+    let before = now();
+    let result = initialize();
+    if before == libc::SIG_DFL && now() != before {
+        // SAFETY: the signal is ignored; the handler was the library's.
+        unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+    }
+    result
+}
+
 /// Calls a function that waits for other processes; ends the process if that takes longer.
 pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T, launched: &Launched) -> T {
     let text = format!(

@@ -12,7 +12,7 @@
 use crate::find::Launched;
 use crate::hello::Hello;
 use crate::library::Mpi;
-use crate::lifetime::{END, START, at_end, divide, end_with, within};
+use crate::lifetime::{END, START, at_end, divide, end_with, within, without_its_signal};
 use crate::outbox::{Outbox, WINDOW};
 use crate::receiver::{BYE, HELLO, LAST, MORE, PING, Receiver};
 use crate::{Family, MpiError, find};
@@ -108,7 +108,7 @@ impl MpiTransport {
             return Err(named(format!("{}, whose launcher has started this process", launched.family)));
         }
         divide(launched);
-        let (rank, size) = within(START, || mpi.initialize(), launched)?;
+        let (rank, size) = within(START, || without_its_signal(|| mpi.initialize()), launched)?;
         if (rank, size) != (launched.rank, launched.size) {
             let Launched { rank: expected, size: all, .. } = launched;
             return Err(named(format!(
