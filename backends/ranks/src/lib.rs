@@ -111,12 +111,13 @@ unsafe impl Backend for Ranks {
     }
 
     fn generation() -> u64 {
-        ASKED.load(SeqCst)
+        ASKED.load(SeqCst) + CONTROLLER.get().map_or(0, |controller| controller.losses())
     }
 
-    fn changes(_known: &[&RankDevice]) -> Changes<RankDevice> {
+    fn changes(known: &[&RankDevice]) -> Changes<RankDevice> {
+        let gone = known.iter().enumerate().filter(|(_, device)| device.is_gone()).map(|(at, _)| at);
         let new = CONTROLLER.get().map_or_else(Vec::new, |controller| start_wanted(controller));
-        Changes { gone: Vec::new(), new }
+        Changes { gone: gone.collect(), new }
     }
 
     fn resolve(suffix: &str, devices: &[&RankDevice]) -> Option<Result<Vec<usize>, Failure>> {

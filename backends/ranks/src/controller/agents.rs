@@ -18,7 +18,7 @@ use std::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Release},
 };
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// The name, in keys, of an agent that is this program; other names are those of services.
@@ -34,6 +34,8 @@ pub(crate) struct Agent {
     pub of: Of,
     /// The process that serves it, or has.
     peer: AtomicU32,
+    /// What its first process had; the others must have the same.
+    devices: OnceLock<Vec<RemoteDevice>>,
     /// The last process that this one has started for it.
     started: Mutex<Option<Child>>,
 }
@@ -58,7 +60,22 @@ impl Agent {
             Of::Rank(rank) => format!("rank {rank}"),
             Of::Key(key) => key.clone(),
         };
-        Box::leak(Box::new(Agent { name, of, peer: AtomicU32::new(peer.0), started: Mutex::default() }))
+        let peer = AtomicU32::new(peer.0);
+        Box::leak(Box::new(Agent { name, of, peer, devices: OnceLock::new(), started: Mutex::default() }))
+    }
+
+    /// Refuses devices that are not those of its first process: the host knows them by their numbers.
+    fn check(&self, found: &[RemoteDevice]) -> Result<(), String> {
+        let expected = self.devices.get_or_init(|| found.to_vec());
+        let is_same = |(a, b): (&RemoteDevice, &RemoteDevice)| {
+            let spaces = |device: &RemoteDevice| device.spaces.iter().map(|s| s.id).collect::<Vec<_>>();
+            a.id == b.id && a.target == b.target && spaces(a) == spaces(b)
+        };
+        if expected.len() == found.len() && expected.iter().zip(found).all(is_same) {
+            return Ok(());
+        }
+        let ids = |devices: &[RemoteDevice]| devices.iter().map(|d| &*d.id).collect::<Vec<_>>().join(", ");
+        Err(format!("expected its devices as they were, {}, found {}", ids(expected), ids(found)))
     }
 
     /// The process that serves it, or has.
@@ -100,8 +117,9 @@ impl Controller {
     /// Why there is none.
     pub fn isolate(&'static self, key: &str) -> Result<(&'static Agent, Vec<RemoteDevice>), Failure> {
         let member = Member { name: key.to_owned(), cpus: Vec::new() };
-        let Started { peer, process, devices } = self.start_process(&member)?;
-        let agent = Agent::new(Of::Key(key.to_owned()), peer);
+        let agent = Agent::new(Of::Key(key.to_owned()), Peer(0));
+        let Started { peer, process, devices } = self.start_process(agent, &member)?;
+        agent.peer.store(peer.0, Release);
         *agent.started.lock().unwrap_or_else(PoisonError::into_inner) = process;
         Ok((agent, devices))
     }
@@ -128,7 +146,7 @@ impl Controller {
             let _ = last.wait();
         }
         let cpus = self.transport.info(peer).map(|info| info.cpus).unwrap_or_default();
-        let again = self.start_process(&Member { name: agent.name.clone(), cpus });
+        let again = self.start_process(agent, &Member { name: agent.name.clone(), cpus });
         let again = again.map_err(|failure| {
             let text = format!(
                 "{}; no other process could be started for it: {}",
@@ -143,8 +161,18 @@ impl Controller {
         Ok(again.peer)
     }
 
+    /// True if an agent is lost, and no process can take its place.
+    pub fn is_gone(&self, agent: &Agent) -> bool {
+        self.world.is_none() && self.is_lost(agent.peer())
+    }
+
+    /// How many agents are.
+    pub fn losses(&self) -> u64 {
+        self.ranks.iter().filter(|agent| self.is_gone(agent)).count() as u64
+    }
+
     /// Lets a process become a peer, one of this program or of a service, and asks it what it has.
-    fn start_process(&'static self, member: &Member) -> Result<Started, Failure> {
+    fn start_process(&'static self, agent: &Agent, member: &Member) -> Result<Started, Failure> {
         let failed = |why: String| Failure::new(Code::Unavailable, format!("{}: {why}", member.name));
         let service = member.name.rsplit_once('@').map(|(_, agent)| agent).filter(|agent| *agent != OWN);
         let world =
@@ -158,15 +186,19 @@ impl Controller {
             }
         };
         let asked = self.ask_first(peer, &mut process);
+        let checked = asked.and_then(|devices| agent.check(&devices).map(|()| devices));
         let mut process = match process {
             Process::Child(child) => Some(child),
             Process::Served(_) => None,
         };
-        if let (Err(_), Some(child)) = (&asked, &mut process) {
-            let _ = child.kill();
-            let _ = child.wait();
+        if checked.is_err() {
+            self.transport.end(peer, END);
+            if let Some(child) = &mut process {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
         }
-        Ok(Started { peer, devices: asked.map_err(failed)?, process })
+        Ok(Started { peer, devices: checked.map_err(failed)?, process })
     }
 
     /// This program again, with its arguments. It ends with the thread that starts it, so that is one which
@@ -231,7 +263,9 @@ impl Controller {
                 self.calls.leave(number);
                 return Err(Failure::new(Code::Unavailable, format!("{} {}", agent.name, silent())));
             }
-            Ok((agent, devices(self.taken(number))?))
+            let devices = devices(self.taken(number))?;
+            agent.check(&devices).map_err(|why| Failure::new(Code::Unavailable, why))?;
+            Ok((agent, devices))
         };
         asked.into_iter().map(one).collect()
     }

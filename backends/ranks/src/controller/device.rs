@@ -125,6 +125,11 @@ impl RankDevice {
         found.into_iter().enumerate().map(one).collect()
     }
 
+    /// True if its agent is lost for good.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.controller.is_gone(self.agent)
+    }
+
     /// Its properties.
     pub(crate) fn properties(&self) -> &DeviceInfo {
         &self.info
