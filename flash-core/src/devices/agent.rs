@@ -32,7 +32,7 @@ pub(crate) fn serve_if_one(registry: &Registry) {
 }
 
 /// The name, in keys, of an agent that is this program.
-const OWN: &str = "agent";
+pub(super) const OWN: &str = "agent";
 
 /// This program begins with [`agent_here`].
 static IS_HERE: AtomicBool = AtomicBool::new(false);

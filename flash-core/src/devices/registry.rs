@@ -2,6 +2,7 @@
 //! they are first needed. Loaded libraries and devices are the process's: contexts that see the same ones
 //! share them.
 
+use super::agent::OWN;
 use super::extension;
 use super::loader::{self, LoadedBackend, Outcome};
 use super::reports::{self, BackendReport, Entry, Found};
@@ -242,7 +243,10 @@ impl Registry {
         let own = backend.and_then(|backend| part.strip_prefix(&format!("{}:", backend.key)));
         let part = own.unwrap_or(part);
         let name = part.split_once(':').map_or(part, |(name, _)| name);
-        if name.is_empty() || ["ALL", "ALL_ACCEL"].contains(&name) || backend.is_some_and(|b| b.key == name) {
+        // One that listens may have a backend that this process has not.
+        let is_known = agent != OWN || self.backends.iter().any(|other| other.key == name);
+        let is_group = name.is_empty() || ["ALL", "ALL_ACCEL"].contains(&name);
+        if !is_known || is_group || backend.is_some_and(|backend| backend.key == name) {
             return Err(failed(format!("expected the key of one other backend before `@{agent}`")));
         }
         isolate.ask(&format!("{name}@{agent}"));

@@ -343,8 +343,7 @@ fn a_lost_process_of_mpi_is_an_error_that_names_it_and_the_job_ends() {
     }
 }
 
-/// True if an agent has begun to serve: one that is lost before, while MPI starts, is the launcher's to
-/// report.
+/// True if an agent has begun to serve: one that is lost while MPI starts is the launcher's to report.
 fn serves(process: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
