@@ -153,7 +153,7 @@ pub fn agent(tried: Option<&str>) -> Result<()> {
         return Ok(());
     }
     report_to(|state| println!("{}", serde_json::to_string(state).unwrap_or_default()));
-    flash::agent_here();
+    flash::prelude::agent_here();
     bail!("this process was not started as an agent: `flash serve` starts such processes")
 }
 

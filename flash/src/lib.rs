@@ -56,7 +56,7 @@ pub use flash_core::runtime::{
     Context, Event, Handle, HostArgs, HostTask, Later, LaunchProfile, Pipeline, Profile, RuntimeObj, Signal,
     SubmitObj, devices_where, get_runtime,
 };
-pub use flash_core::{Settings, agent_here, workers};
+pub use flash_core::{Settings, workers};
 // Errors.
 pub use flash_core::{Code, Error, set_notices};
 // Kernels: definitions, implementations, and plugins of them.
@@ -87,6 +87,9 @@ pub mod error {
 
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
+    // Only for the first line of `main`.
+    pub use flash_core::agent_here;
+
     pub use crate::{
         Devices, FlashMemory, Handle, HostTask, Implementation, InFlight, KernelDefinition, MemoryBudget,
         Patience, Pipeline, Priority, Profile, RuntimeObj, Searchable, SubmitObj, Subspaces, Timeout,

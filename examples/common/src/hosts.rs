@@ -10,8 +10,10 @@ fn sources() -> Vec<(PathBuf, String)> {
         let entries = fs::read_dir(folder).expect("a folder");
         entries.map(|entry| entry.expect("an entry").path()).collect()
     };
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
     let programs = entries(examples).into_iter().filter(|folder| folder.join("src/main.rs").is_file());
-    let files: Vec<PathBuf> = programs.flat_map(|program| entries(&program.join("src"))).collect();
+    let files: Vec<PathBuf> =
+        programs.flat_map(|program| entries(&program.join("src"))).filter(is_source).collect();
     files.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("text"))).collect()
 }
 

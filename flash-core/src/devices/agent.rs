@@ -77,7 +77,7 @@ impl Registry {
     pub(super) fn isolating(&self, agent: &str) -> Result<(&'static BackendApi, Isolate), String> {
         if agent == OWN && !IS_HERE.load(Relaxed) {
             return Err(
-                "the agent is this program, started again: call `flash::agent_here()` first of all in \
+                "the agent is this program, started again: call `agent_here()` of `flash::prelude` first of all in \
                         `main`"
                     .to_owned(),
             );

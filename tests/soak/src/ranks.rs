@@ -59,7 +59,7 @@ pub fn check(seed: u64, arguments: &[&str]) {
 /// Runs the seed of the variable, if there is one, or becomes an agent of that. True if it has run.
 pub fn is_child() -> bool {
     let Some(seed) = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()) else { return false };
-    flash::agent_here();
+    agent_here();
     run(seed);
     true
 }

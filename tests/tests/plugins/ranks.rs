@@ -292,7 +292,7 @@ fn a_backend_in_an_agent_of_its_own_can_crash_and_the_program_goes_on() {
         return assert_within(TEST, None, &variables);
     }
     let error = get_runtime("ALL_CPU@agent").unwrap_err().to_string();
-    assert!(error.contains("call `flash::agent_here()` first of all in `main`"), "{error}");
+    assert!(error.contains("call `agent_here()` of `flash::prelude` first of all in `main`"), "{error}");
     flash_core::agent_here();
     for (key, expected) in [
         ("ALL_ACCEL@agent", "expected the key of one other backend before `@agent`"),
@@ -393,6 +393,11 @@ fn children(process: u32) -> Vec<u32> {
 
 /// True if the process has had a tenth of a second of a processor.
 pub(crate) fn has_computed(process: u32) -> bool {
+    ticks(process) >= 10
+}
+
+/// Hundredths of a second that the process has had of a processor.
+fn ticks(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let ticks = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
