@@ -406,7 +406,7 @@ int32_t flash_memory_free(struct flash_memory *memory);
 
 // Finds a kernel by its name, for launches on a runtime. To be freed with `flash_kernel_free`.
 //
-// Errors: `KERNEL`, whose text lists the kernels that there are; `TEXT`; `POINTER`.
+// Errors: `KERNEL`, whose text lists all kernels; `TEXT`; `POINTER`.
 //
 // The caller's duty: `runtime` is a handle; `name` ends with NUL; `kernel` is a place for a handle.
 int32_t flash_kernel_find(const struct flash_runtime *runtime,

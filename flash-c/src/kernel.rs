@@ -29,7 +29,7 @@ impl NamedKernel {
 
 /// Finds a kernel by its name, for launches on a runtime. To be freed with `flash_kernel_free`.
 ///
-/// Errors: `KERNEL`, whose text lists the kernels that there are; `TEXT`; `POINTER`.
+/// Errors: `KERNEL`, whose text lists all kernels; `TEXT`; `POINTER`.
 ///
 /// # Safety
 /// `runtime` is a handle; `name` ends with NUL; `kernel` is a place for a handle.

@@ -40,7 +40,7 @@ pub enum Error {
     NoSpace {
         /// What was asked for.
         found: Space,
-        /// Those that there are.
+        /// The spaces of the manager.
         known: Vec<String>,
     },
     /// No global slot of that name.
@@ -50,7 +50,7 @@ pub enum Error {
         tag: Tag,
         /// What was asked for.
         key: Key,
-        /// Those that there are.
+        /// The keys of the exchange.
         known: Vec<Key>,
     },
     /// Something that a manager refuses, or does not do.

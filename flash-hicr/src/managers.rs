@@ -70,8 +70,8 @@ pub trait InstanceManager: Send + Sync {
     /// processors that were this one's, and no other instance has, until the group is dropped.
     ///
     /// # Errors
-    /// [`Error::Lacking`] if this instance does not have what the template asks for so many times, beside a
-    /// processor that it keeps; [`Error::Refused`] where no instances are created, or one does not join.
+    /// [`Error::Lacking`] if this instance has less than `count` times what the template asks for; one of its
+    /// processors does not count. [`Error::Refused`] if the manager creates none, or one does not join.
     fn create(&self, template: &Template, count: usize) -> Result<Managers, Error>;
 
     /// Ends an instance of a group that this one created: a process is killed. A thread cannot be.
@@ -331,7 +331,7 @@ impl Exchange {
     /// The slot of a key.
     ///
     /// # Errors
-    /// [`Error::NoKey`] with those that there are.
+    /// [`Error::NoKey`] lists the keys.
     pub fn get(&self, key: Key) -> Result<GlobalSlot, Error> {
         let found = self.slots.binary_search_by_key(&key, |slot| slot.place.key);
         found.map(|at| self.slots[at]).map_err(|_| Error::NoKey {

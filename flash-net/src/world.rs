@@ -152,7 +152,7 @@ impl Segment {
         self.layout.places as usize
     }
 
-    /// Peers that there are. Grows.
+    /// The number of peers. It grows.
     pub(crate) fn peers(&self) -> usize {
         // Whatever another process writes there.
         self.words(IN_USE, 8)[0].load(Acquire).clamp(1, self.layout.places) as usize
@@ -330,8 +330,7 @@ impl World {
         Ok(world)
     }
 
-    /// Adds a peer, which no process is yet: one beside those that there are, or in place of one that is
-    /// gone.
+    /// Adds a peer. A process joins as it later.
     ///
     /// # Errors
     /// If there is no place left, or the name is too long.
