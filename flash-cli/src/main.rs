@@ -360,6 +360,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
+    // `flash agent` says first who is told of what it does.
+    if !matches!(command, Command::Agent { .. }) {
+        flash::prelude::agent_here();
+    }
     // Like diff(1): 1 says that they differ, and nothing else does.
     let trouble = if matches!(command, Command::Diff { .. }) { 2 } else { 1 };
     let done = match command {

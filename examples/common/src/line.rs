@@ -11,6 +11,8 @@ use crate::exit_code;
 /// Help and the version end it with 0, a line that is wrong with 2, [`Refused`](crate::Refused) with 2, and
 /// other errors with 1.
 pub fn main<A: Parser>(program: &str, run: impl FnOnce(&A) -> anyhow::Result<()>) -> ExitCode {
+    // It may be its own agent, for keys such as `OPENCL@agent`.
+    flash::prelude::agent_here();
     match A::try_parse() {
         Ok(args) => exit_code(program, run(&args)),
         Err(message) => {

@@ -5,6 +5,7 @@ use super::registry::Registry;
 use super::take_error;
 use crate::nested::in_kernel;
 use flash_backend::notice;
+use flash_backend::settings::Values;
 use flash_types::abi::agent::{AGENT_EXTENSION, Agent};
 use flash_types::abi::{self, BackendApi, Str};
 use std::sync::Once;
@@ -54,7 +55,11 @@ static IS_HERE: AtomicBool = AtomicBool::new(false);
 /// ```
 pub fn agent_here() {
     IS_HERE.store(true, Relaxed);
-    serve_if_one(Catalog::of_process().registry());
+    // Asked of what is linked in. Plugins and the settings of the process are left to the program.
+    let linked = Registry::of_file(&Values::default(), None);
+    if linked.extensions(AGENT_EXTENSION).any(|extension| agent(extension).is_some()) {
+        serve_if_one(Catalog::of_process().registry());
+    }
 }
 
 fn agent(extension: *const std::ffi::c_void) -> Option<unsafe extern "C" fn() -> *mut abi::Error> {

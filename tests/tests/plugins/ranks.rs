@@ -73,6 +73,8 @@ fn a_program_has_the_same_bits_on_any_ranks() {
         ("2", "RANK:1/TEST", &["RANK:1/TEST:0", "RANK:1/TEST:1"], &test),
         ("2", "RANK:1/ALL_CPU,RANK:1/TEST:1", &["RANK:1/ALL_CPU:0", "RANK:1/TEST:1"], &test),
         ("2", "RANK:1/TEST:18", &["RANK:1/TEST:18"], &many),
+        ("1", "ALL_CPU@agent", &["RANK:ALL_CPU:0@agent"], &[]),
+        ("2", "TEST@agent,RANK", &["RANK:TEST:0@agent", "RANK:TEST:1@agent", "RANK:1/ALL_CPU:0"], &test),
     ] {
         let (devices, found) = energies(ranks, key, variables);
         assert_eq!(devices, ids, "{key} of {ranks}");
@@ -421,13 +423,15 @@ fn a_killed_agent_is_an_error_that_names_it_and_nothing_hangs() {
         while !has_ended(all[0]) && begin.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let goes_on = !has_ended(all[0]);
+        let (goes_on, is_replaced) = (!has_ended(all[0]), !children(all[0]).is_empty());
         if goes_on {
             kill(all[0]);
         }
         let output = running.end();
         let text = text_of(&output);
         assert!(goes_on || output.status.code() == Some(1), "{key}: {text}");
+        let says_so = text.contains("another process serves its devices now");
+        assert!(says_so || !(goes_on && is_replaced), "{key}: {text}");
         assert!(text.contains("rank 2") && text.contains(&lost.to_string()), "{key}: {text}");
         assert!(all.into_iter().all(has_ended), "{key}: {text}");
     }
@@ -459,6 +463,21 @@ fn agents_end_with_the_program_and_with_what_started_it() {
     let ranks = running.ranks.clone();
     kill(running.id());
     within(LONG, || ranks.iter().all(|rank| has_ended(*rank)).then_some(()));
+}
+
+#[test]
+fn a_program_that_may_be_an_agent_has_its_settings_and_plugins_to_itself() {
+    if !is_within() {
+        const TEST: &str = "ranks::a_program_that_may_be_an_agent_has_its_settings_and_plugins_to_itself";
+        return assert_within(TEST, None, &[("FLASH_BACKEND_PATH", built().test.to_str().unwrap())]);
+    }
+    flash_core::agent_here();
+    let has_loaded = || fs::read_to_string("/proc/self/maps").unwrap().contains("flash_backend_test_plugin");
+    assert!(!has_loaded());
+    // A setting of the process, which the first context fixes.
+    let context = flash_core::Context::builder().set("stack_size", 1 << 20).build().unwrap();
+    context.runtime("TEST").unwrap();
+    assert!(has_loaded());
 }
 
 /// A `flash serve` of the test backend, in a folder of its own.
