@@ -98,14 +98,15 @@ pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
 }
 
 /// A process that is watched: it is this one, however numbers are used again.
-pub struct Watch(OwnedFd);
+#[derive(Debug)]
+pub(crate) struct Watch(OwnedFd);
 
 impl Watch {
     /// Of a process that started then, as [`started`] says. `None` if there is no such process any more.
     ///
     /// # Errors
     /// If the system does not let this process watch it.
-    pub fn new(pid: u32, start: u64) -> io::Result<Option<Watch>> {
+    pub(crate) fn new(pid: u32, start: u64) -> io::Result<Option<Watch>> {
         // SAFETY: a question to the system, which gives a new descriptor.
         let file = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if file < 0 {
@@ -125,7 +126,7 @@ impl Watch {
     }
 
     /// Ends the process by force. True if it has ended within the limit.
-    pub fn end(&self, limit: Duration) -> bool {
+    pub(crate) fn end(&self, limit: Duration) -> bool {
         let file = self.0.as_raw_fd();
         let none = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: a signal to the process of the descriptor; a process that has ended gets none.
@@ -137,7 +138,9 @@ impl Watch {
     }
 
     /// Which of these have ended.
-    pub fn ended<'a, T>(watched: impl Iterator<Item = (T, &'a Watch)>) -> Vec<(T, Option<ExitStatus>)> {
+    pub(crate) fn ended<'a, T>(
+        watched: impl Iterator<Item = (T, &'a Watch)>,
+    ) -> Vec<(T, Option<ExitStatus>)> {
         let (names, mut polls): (Vec<(T, &Watch)>, Vec<libc::pollfd>) = watched
             .map(|(name, watch)| {
                 let fd = watch.0.as_raw_fd();

@@ -9,14 +9,14 @@ use crate::error::{How, Loss, NetError};
 use crate::heap::SharedHeap;
 use crate::mailbox::{Buffer, Kind, MAX_FRAME, Refusal, Ring, Sender, lines_of};
 use crate::memory::SharedMemory;
-use crate::process::{self, Watch};
+use crate::process;
 use crate::transport::{Peer, PeerInfo, Progress, Transport};
 use crate::waiters::{Ticket, Waiters};
+use crate::watches::Watches;
 use crate::world::{self, Entry, Member, Segment, State, World};
-use std::process::ExitStatus;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Frames of one peer that a call of `progress` hands over at most.
@@ -39,7 +39,7 @@ pub struct SharedTransport {
     peers: Vec<Remote>,
     /// With what frames are copied to.
     waiters: Waiters<Box<Buffer>>,
-    watches: Mutex<Watches>,
+    watches: Watches,
     /// When processes were looked at last, in milliseconds.
     watched: AtomicU64,
     /// Whether another processor than this one's only one may send: then a thread spins before it sleeps.
@@ -60,13 +60,6 @@ struct Remote {
     gone: OnceLock<Loss>,
     /// Whether `gone` is what users are told.
     told: AtomicBool,
-}
-
-#[derive(Default)]
-struct Watches {
-    processes: Vec<(Peer, Watch)>,
-    /// Per peer: frames heard, and when that was found.
-    heard: Vec<(u64, Option<Instant>)>,
 }
 
 impl SharedTransport {
@@ -97,7 +90,7 @@ impl SharedTransport {
             me,
             peers: (0..places).map(|_| Remote::default()).collect(),
             waiters: Waiters::new(Box::new([[0; 8]; _])),
-            watches: Mutex::new(Watches { heard: vec![(0, None); places], ..Watches::default() }),
+            watches: Watches::new(places),
             watched: AtomicU64::new(0),
             spins,
             heap: OnceLock::new(),
@@ -159,13 +152,9 @@ impl SharedTransport {
     fn lose<'a>(&'a self, peer: Peer, remote: &'a Remote, how: How) -> &'a Loss {
         let loss = remote
             .gone
-            .get_or_init(|| Loss::new(peer, remote.info.get(), how, self.watches().heard[peer.0 as usize].1));
+            .get_or_init(|| Loss::new(peer, remote.info.get(), how, self.watches.last_heard(peer)));
         self.wake();
         loss
-    }
-
-    fn watches(&self) -> MutexGuard<'_, Watches> {
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes some frames of a peer, and says whether there were any.
@@ -237,17 +226,8 @@ impl SharedTransport {
                 Err(found) => lost.push((peer, How::Protocol(found))),
             }
         }
-        let mut watches = self.watches();
-        for ((_, remote), (heard, at)) in self.all().zip(&mut watches.heard) {
-            let count = remote.heard.load(Relaxed);
-            if *heard != count {
-                (*heard, *at) = (count, Some(Instant::now()));
-            }
-        }
-        let ended: Vec<(Peer, Option<ExitStatus>)> =
-            Watch::ended(watches.processes.iter().map(|(peer, watch)| (*peer, watch)));
-        watches.processes.retain(|(peer, _)| ended.iter().all(|(gone, _)| gone != peer));
-        drop(watches);
+        let heard = self.all().map(|(_, remote)| remote.heard.load(Relaxed));
+        let ended = self.watches.look(heard);
         lost.extend(ended.into_iter().map(|(peer, status)| (peer, How::Ended(status))));
         for (peer, how) in lost {
             self.lose(peer, &self.peers[peer.0 as usize], how);
@@ -275,20 +255,11 @@ impl SharedTransport {
         if peer != self.me && self.meet(self.me).is_some_and(|me| me.cpus != cpus) {
             self.spins.store(true, Relaxed);
         }
-        let mut watches = self.watches();
         let mut gone = false;
         let info = remote.info.get_or_init(|| {
-            if pid != std::process::id() {
-                match Watch::new(pid, started) {
-                    Ok(Some(watch)) => watches.processes.push((peer, watch)),
-                    Ok(None) => gone = true,
-                    // A system that does not let us watch it: its silence is all that can be noticed.
-                    Err(_) => {}
-                }
-            }
+            gone = pid != std::process::id() && !self.watches.add(peer, pid, started);
             PeerInfo { host, pid, cpus, name: member.name }
         });
-        drop(watches);
         // A peer that left said so before it ended.
         if gone && self.segment.state(peer) != Ok(State::Left) {
             self.lose(peer, remote, How::Ended(None));
@@ -398,15 +369,8 @@ impl Transport for SharedTransport {
 
     fn end(&self, peer: Peer, limit: Duration) -> bool {
         // Not before it is met: a process that has not joined uses nothing here.
-        let watches = self.watches();
-        let watch = watches.processes.iter().find(|(watched, _)| *watched == peer);
-        let watch = watch.map(|(_, watch)| watch.try_clone());
-        drop(watches);
-        match watch {
-            Some(Ok(watch)) => watch.end(limit),
-            Some(Err(_)) => false,
-            None => self.peers.get(peer.0 as usize).is_some_and(|remote| remote.gone.get().is_some()),
-        }
+        let is_gone = || self.peers.get(peer.0 as usize).is_some_and(|remote| remote.gone.get().is_some());
+        self.watches.end(peer, limit).unwrap_or_else(is_gone)
     }
 
     fn ping(&self, to: Peer) -> Result<(), NetError> {

@@ -6,6 +6,7 @@
 //! from then on. While this thread looks for devices or asks a plugin what it brings, nothing can be listed.
 
 use super::catalog::Catalog;
+use super::registry::Registry;
 use super::{DeviceHandle, loader};
 use flash_backend::__host::{HOST, HostExtension};
 use flash_types::abi::{self, Implementation, RegisteredDevice, RegistryApi, Str};
@@ -73,13 +74,13 @@ fn error(text: &str) -> *mut abi::Error {
     HOST.error_create.map_or(null_mut(), |create| unsafe { create(abi::ERROR_INVALID, Str::new(text)) })
 }
 
-/// The catalog of the default context, unless this thread is making part of it.
-fn catalog() -> Result<&'static Catalog, *mut abi::Error> {
+/// Calls `body` with the registry of the default context, unless this thread is making part of it.
+fn with_registry(body: impl FnOnce(&'static Registry) -> *mut abi::Error) -> *mut abi::Error {
     match LOOKING.get() {
-        false => Ok(Catalog::of_process()),
-        true => Err(error(
+        false => body(Catalog::of_process().registry()),
+        true => error(
             "expected a call after the plugin is loaded and its devices are found, found one from within its query, `probe`, `devices` or `open`: list devices and implementations later, when a kernel is prepared or from a thread of the plugin",
-        )),
+        ),
     }
 }
 
@@ -87,11 +88,7 @@ unsafe extern "C" fn devices(
     visit: unsafe extern "C" fn(*mut c_void, *const RegisteredDevice) -> *mut abi::Error,
     argument: *mut c_void,
 ) -> *mut abi::Error {
-    let catalog = match catalog() {
-        Ok(catalog) => catalog,
-        Err(error) => return error,
-    };
-    visit_devices(catalog.registry().devices(), visit, argument)
+    with_registry(|registry| visit_devices(registry.devices(), visit, argument))
 }
 
 unsafe extern "C" fn devices_of(
@@ -99,15 +96,11 @@ unsafe extern "C" fn devices_of(
     visit: unsafe extern "C" fn(*mut c_void, *const RegisteredDevice) -> *mut abi::Error,
     argument: *mut c_void,
 ) -> *mut abi::Error {
-    let catalog = match catalog() {
-        Ok(catalog) => catalog,
-        Err(error) => return error,
-    };
     // SAFETY: the caller's text lives for the call.
-    match catalog.registry().resolve(unsafe { key.as_str() }) {
+    with_registry(|registry| match registry.resolve(unsafe { key.as_str() }) {
         Ok(devices) => visit_devices(devices.into_iter(), visit, argument),
         Err(why) => error(&why.to_string()),
-    }
+    })
 }
 
 fn visit_devices(
@@ -137,18 +130,16 @@ unsafe extern "C" fn visit_implementations(
     visit: unsafe extern "C" fn(*mut c_void, *const Implementation) -> *mut abi::Error,
     argument: *mut c_void,
 ) -> *mut abi::Error {
-    let catalog = match catalog() {
-        Ok(catalog) => catalog,
-        Err(error) => return error,
-    };
-    for found in catalog.registry().implementations() {
-        // SAFETY: the caller's function with its own argument; implementations live for ever.
-        let error = unsafe { visit(argument, found.raw) };
-        if !error.is_null() {
-            return error;
+    with_registry(|registry| {
+        for found in registry.implementations() {
+            // SAFETY: the caller's function with its own argument; implementations live for ever.
+            let error = unsafe { visit(argument, found.raw) };
+            if !error.is_null() {
+                return error;
+            }
         }
-    }
-    null_mut()
+        null_mut()
+    })
 }
 
 unsafe extern "C" fn add(list: *const *const Implementation, count: usize) -> *mut abi::Error {

@@ -17,11 +17,10 @@ use crate::outbox::{Outbox, WINDOW};
 use crate::receiver::{BYE, HELLO, LAST, MORE, PING, Receiver};
 use crate::{Family, MpiError, find};
 use flash_net::{
-    How, Loss, NetError, Peer, PeerInfo, Progress, SharedHeap, SharedMemory, Ticket, Transport, Watch,
+    How, Loss, NetError, Peer, PeerInfo, Progress, SharedHeap, SharedMemory, Ticket, Transport, Watches,
 };
 use std::ffi::c_int;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -52,7 +51,9 @@ pub struct MpiTransport {
     /// A frame was refused or is in flight: waiting threads look for its end.
     has_pending: AtomicBool,
     spins: AtomicBool,
-    watches: Mutex<Watches>,
+    watches: Watches,
+    /// When it was last looked for processes that have ended.
+    looked: Mutex<Instant>,
     /// No peer has said that some are lost.
     pub(crate) is_whole: AtomicBool,
     own: Hello,
@@ -69,12 +70,6 @@ pub(crate) struct Remote {
     pub gone: OnceLock<Loss>,
     /// Whether `gone` is what users are told.
     told: AtomicBool,
-}
-
-struct Watches {
-    looked: Instant,
-    processes: Vec<(Peer, Watch)>,
-    heard: Vec<(u64, Option<Instant>)>,
 }
 
 impl MpiTransport {
@@ -124,11 +119,8 @@ impl MpiTransport {
             wakes: AtomicU64::new(0),
             has_pending: AtomicBool::new(false),
             spins: AtomicBool::new(own.cpus.len() > 1),
-            watches: Mutex::new(Watches {
-                looked: Instant::now(),
-                processes: Vec::new(),
-                heard: vec![(0, None); size as usize],
-            }),
+            watches: Watches::new(size as usize),
+            looked: Mutex::new(Instant::now()),
             is_whole: AtomicBool::new(true),
             own,
             piece: piece.clamp(1, PIECE),
@@ -206,16 +198,12 @@ impl MpiTransport {
         remote.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn watches(&self) -> MutexGuard<'_, Watches> {
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that a peer is gone, if it is not noted.
     pub(crate) fn lose(&self, peer: Peer, how: How) -> &Loss {
         let remote = &self.peers[peer.0 as usize];
         let loss = remote
             .gone
-            .get_or_init(|| Loss::new(peer, remote.info.get(), how, self.watches().heard[peer.0 as usize].1));
+            .get_or_init(|| Loss::new(peer, remote.info.get(), how, self.watches.last_heard(peer)));
         self.wake();
         loss
     }
@@ -251,36 +239,22 @@ impl MpiTransport {
             self.spins.store(true, Relaxed);
         }
         let _ = remote.info.set(hello.info(peer));
-        if is_here {
-            match Watch::new(hello.pid, hello.started) {
-                Ok(Some(watch)) => self.watches().processes.push((peer, watch)),
-                Ok(None) => {
-                    self.lose(peer, How::Ended(None));
-                }
-                // Its silence is all that can be noticed.
-                Err(_) => {}
-            }
+        if is_here && !self.watches.add(peer, hello.pid, hello.started) {
+            self.lose(peer, How::Ended(None));
         }
         self.wake();
     }
 
     /// Looks for processes that have ended, not more often than [`WATCH`].
     fn watch(&self) {
-        let mut watches = self.watches();
-        if watches.looked.elapsed() < WATCH {
+        // Another thread looks.
+        let Ok(mut looked) = self.looked.try_lock() else { return };
+        if looked.elapsed() < WATCH {
             return;
         }
-        watches.looked = Instant::now();
-        for (remote, (heard, at)) in self.peers.iter().zip(&mut watches.heard) {
-            let count = remote.heard.load(Relaxed);
-            if *heard != count {
-                (*heard, *at) = (count, Some(Instant::now()));
-            }
-        }
-        let ended: Vec<(Peer, Option<ExitStatus>)> =
-            Watch::ended(watches.processes.iter().map(|(peer, watch)| (*peer, watch)));
-        watches.processes.retain(|(peer, _)| ended.iter().all(|(gone, _)| gone != peer));
-        drop(watches);
+        *looked = Instant::now();
+        drop(looked);
+        let ended = self.watches.look(self.peers.iter().map(|remote| remote.heard.load(Relaxed)));
         for (peer, status) in ended {
             self.lose(peer, How::Ended(status));
         }
@@ -460,9 +434,7 @@ impl Transport for MpiTransport {
         }
         // Whatever becomes of it: MPI is not finalized with it any more.
         self.lose(peer, How::Unreachable("its process was ended, as it gave no sign of life".to_owned()));
-        let watches = self.watches();
-        let watch = watches.processes.iter().find(|(watched, _)| *watched == peer);
-        watch.is_some_and(|(_, watch)| watch.end(limit))
+        self.watches.end(peer, limit).unwrap_or(false)
     }
 
     fn ping(&self, to: Peer) -> Result<(), NetError> {
