@@ -9,30 +9,8 @@ use flash_c::memory::flash_memory_create;
 use flash_c::pipeline::{flash_pipeline_create, flash_pipeline_exec, flash_pipeline_submit};
 use flash_c::runtime::flash_runtime_open;
 use flash_c::types::{Dimension, VALUE_F32, VALUE_MEMORY, VALUE_RANGE, Value};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use flash_tests::allocations::{Counting, fewest as allocations};
 use std::ptr::{null, null_mut};
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator; a counter without a destructor is all
-// that is added.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller vouches.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller vouches.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -52,16 +30,6 @@ impl CpuItem<Add<'_>> for Plain {
     fn item(_: Index<1>, k: AddItem<'_>) {
         *k.b += k.scale * *k.a;
     }
-}
-
-/// The fewest of several tries: a worker of the team may have parked, and is woken by a message.
-fn allocations(mut body: impl FnMut()) -> u64 {
-    let mut once = || {
-        let before = COUNT.get();
-        body();
-        COUNT.get() - before
-    };
-    (0..10).map(|_| once()).min().unwrap_or(0)
 }
 
 #[test]

@@ -94,22 +94,7 @@ fn generate() -> String {
 
 #[test]
 fn the_header_is_made_from_the_sources() {
-    let (made, path) = (generate(), here("include/flash.h"));
-    if std::env::var_os("FLASH_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(&path, &made).unwrap();
-        return;
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    let line = there.lines().zip(made.lines()).position(|(a, b)| a != b);
-    let line = line.unwrap_or(there.lines().count().min(made.lines().count()));
-    assert!(
-        there == made,
-        "{}:{}: not what the sources give; there is\n  {}\nexpected\n  {}\nFLASH_BLESS=1 writes it anew: read the difference",
-        path.display(),
-        line + 1,
-        there.lines().nth(line).unwrap_or("(the end)"),
-        made.lines().nth(line).unwrap_or("(the end)"),
-    );
+    flash_tests::same_as_file(&here("include/flash.h"), &generate(), "flash-c/src");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Here is what tests share: saying that one cannot run here, and running one in a process of its own.
 
+pub mod allocations;
 pub mod emulated;
 mod number;
 pub mod plugins;
@@ -19,9 +20,10 @@ use flash::kernel::views::{Item, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::{Error, RuntimeObj, kernel};
 use flash_core::{Context, Settings};
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::process::Command;
 
 /// Names the test that a child process is to run.
@@ -134,6 +136,28 @@ pub fn skip(name: &str, why: &str) {
         }
         None => eprint!("{line}"),
     }
+}
+
+/// Compares a file with what is made `from` its sources, or writes it where `FLASH_BLESS=1`.
+///
+/// # Panics
+/// If they differ, with the first line that does.
+pub fn same_as_file(path: &Path, made: &str, from: &str) {
+    if std::env::var_os("FLASH_BLESS").is_some_and(|value| value == "1") {
+        fs::write(path, made).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        return;
+    }
+    let there = fs::read_to_string(path).unwrap_or_default();
+    let line = there.lines().zip(made.lines()).position(|(a, b)| a != b);
+    let line = line.unwrap_or(there.lines().count().min(made.lines().count()));
+    assert!(
+        there == made,
+        "{}:{}: not what {from} gives; there is\n  {}\nexpected\n  {}\nFLASH_BLESS=1 writes it anew: read the difference",
+        path.display(),
+        line + 1,
+        there.lines().nth(line).unwrap_or("(the end)"),
+        made.lines().nth(line).unwrap_or("(the end)"),
+    );
 }
 
 /// A context with these settings.

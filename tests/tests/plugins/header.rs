@@ -158,27 +158,9 @@ const BACKEND_HEAD: &str = include_str!("backend_head.h");
 const BACKEND_TAIL: &str = include_str!("backend_tail.h");
 const BACKEND_INCLUDES: &str = "#include \"flash_device.h\"\n#include <stddef.h>\n#include <string.h>";
 
-/// Compares with the file, or writes it where `FLASH_BLESS=1`.
+/// Compares with a file of the folder of headers.
 fn same_as_file(file: &str, made: &str) {
-    let path = include(file);
-    if std::env::var_os("FLASH_BLESS").is_some_and(|v| v == "1") {
-        std::fs::write(&path, made).unwrap();
-        return;
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    let line = there
-        .lines()
-        .zip(made.lines())
-        .position(|(a, b)| a != b)
-        .unwrap_or(there.lines().count().min(made.lines().count()));
-    assert!(
-        there == made,
-        "{}:{}: not what flash-types/src/abi gives; there is\n  {}\nexpected\n  {}\nFLASH_BLESS=1 writes it anew: read the difference",
-        path.display(),
-        line + 1,
-        there.lines().nth(line).unwrap_or("(the end)"),
-        made.lines().nth(line).unwrap_or("(the end)"),
-    );
+    flash_tests::same_as_file(&include(file), made, "flash-types/src/abi");
 }
 
 #[test]
