@@ -56,7 +56,8 @@ fn lock(clients: &Clients) -> MutexGuard<'_, Vec<(Instant, Client)>> {
 pub fn serve(question: &Question) -> Result<()> {
     let Question { key, name } = question;
     ensure!(
-        key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !key.starts_with("ALL_ACCEL"),
+        key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !["ALL", "ALL_ACCEL"].contains(&key.as_str()),
         "expected the key of one backend, such as OPENCL, found `{key}`"
     );
     let service = Service::listen(name)?;

@@ -564,6 +564,7 @@ fn several_programs_use_an_agent_that_listens_each_with_a_process_of_its_own() {
         (&["serve", "TEST", "--listen", "lab"], "another process listens as `lab`"),
         (&["serve", "NOTHING", "--listen", "other"], "there is no backend `NOTHING`"),
         (&["serve", "ALL_ACCEL", "--listen", "other"], "expected the key of one backend"),
+        (&["serve", "ALL", "--listen", "other"], "expected the key of one backend"),
     ] {
         let text = text(arguments);
         assert!(text.contains(expected), "{arguments:?}: {text}");
