@@ -376,15 +376,9 @@ impl LocalDevice {
         }
         let block = of_host(to.end)?;
         let (from, into) = (held.buffer, host_buffer(block.data()));
-        let copy = Copy {
-            device: self,
-            from,
-            to: into,
-            shape: shape.to_box(),
-            _kept: vec![held],
-            _block: Some(block),
-        };
-        Ok(Get { copy, bytes: to.end as usize })
+        let copy =
+            Copy { device: self, from, to: into, shape: shape.to_box(), _kept: vec![held], _block: None };
+        Ok(Get { copy, block, bytes: to.end as usize })
     }
 
     /// Submits a launch and calls `over` when it has ended, with the nanoseconds when it began and ended.
@@ -563,15 +557,16 @@ impl Copy {
 /// A copy whose bytes are to be sent.
 pub(super) struct Get {
     copy: Copy,
+    /// Where it goes.
+    block: HostAllocation,
     bytes: usize,
 }
 
 impl Get {
     pub fn run(&self) -> Result<&[u8], Failure> {
         self.copy.run()?;
-        let block = self.copy._block.as_ref().map_or(std::ptr::null(), |block| block.data().cast_const());
-        // SAFETY: a block of that many bytes, all of which are set.
-        Ok(unsafe { std::slice::from_raw_parts(block, self.bytes) })
+        // SAFETY: a block of that many bytes, all of which are set, and which nothing writes any more.
+        Ok(unsafe { std::slice::from_raw_parts(self.block.data(), self.bytes) })
     }
 }
 

@@ -106,7 +106,7 @@ struct Frames {
 impl Agent {
     fn run(&'static self) {
         let mut frames = Frames::default();
-        let (mut told, mut told_at) = (None, Instant::now());
+        let mut told = None;
         loop {
             let ticket = self.transport.ticket();
             frames.bytes.clear();
@@ -126,17 +126,22 @@ impl Agent {
                 if self.transport.lost(CONTROLLER).is_some() {
                     return;
                 }
-                let mut until = None;
-                if let Some(report) = REPORT.get()
-                    && told.as_ref() != Some(&self.state())
-                {
-                    until = Some(told_at + REPORT_EVERY).filter(|at| told.is_some() && Instant::now() < *at);
-                    if until.is_none() {
-                        report(told.insert(self.state()));
-                        told_at = Instant::now();
-                    }
-                }
+                let until = REPORT.get().and_then(|report| self.tell(*report, &mut told));
                 self.transport.wait(ticket, until);
+            }
+        }
+    }
+
+    /// Tells what has changed since it was told; until when that has to wait, if it has.
+    fn tell(&self, report: fn(&AgentState), told: &mut Option<(AgentState, Instant)>) -> Option<Instant> {
+        let state = self.state();
+        match told {
+            Some((known, _)) if *known == state => None,
+            Some((_, at)) if at.elapsed() < REPORT_EVERY => Some(*at + REPORT_EVERY),
+            _ => {
+                report(&state);
+                *told = Some((state, Instant::now()));
+                None
             }
         }
     }

@@ -4,10 +4,12 @@
 use super::Controller;
 use super::calls::{Number, Reply};
 use crate::wire::{Request, Shape, bad};
-use flash_backend::Failure;
 use flash_backend::abi::CopyBox;
+use flash_backend::host_allocation::HostAllocation;
 use flash_backend::offload::staging::{self, Stage};
+use flash_backend::{Code, Failure};
 use flash_net::Peer;
+use std::alloc::Layout;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of a piece at most.
@@ -28,7 +30,8 @@ pub(super) struct Pieces(Mutex<Option<[Piece; 2]>>);
 /// A piece, and the request that it is in.
 struct Piece {
     controller: &'static Controller,
-    data: Vec<u8>,
+    /// [`PIECE`] bytes, for the holder of the lock.
+    data: HostAllocation,
     busy: Option<Busy>,
 }
 
@@ -52,8 +55,10 @@ impl Pieces {
         shape: &CopyBox,
     ) -> Result<(), Failure> {
         let mut lock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let piece = || Piece { controller, data: vec![0; PIECE as usize], busy: None };
-        let pieces = lock.get_or_insert_with(|| [piece(), piece()]);
+        let pieces = match &mut *lock {
+            Some(pieces) => pieces,
+            none => none.insert([Piece::new(controller)?, Piece::new(controller)?]),
+        };
         // SAFETY: the caller vouches for the box; the lock is held, and the pieces have `PIECE` bytes.
         let outcome = unsafe {
             match is_up {
@@ -70,27 +75,45 @@ impl Pieces {
 }
 
 impl Piece {
+    fn new(controller: &'static Controller) -> Result<Piece, Failure> {
+        let layout = Layout::from_size_align(PIECE as usize, 64).ok();
+        let data = layout.and_then(HostAllocation::zeroed).ok_or_else(|| {
+            Failure::new(Code::OutOfMemory, format!("{PIECE} bytes for a copy to an agent were refused"))
+        })?;
+        Ok(Piece { controller, data, busy: None })
+    }
+
     fn put(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
         let shape = Shape::of(part);
-        let bytes = shape.bytes(0)?.end as usize;
+        let bytes = of_piece(shape.bytes(0)?.end)?;
         let request = Request::Put { device, buffer, shape };
-        let number = self.controller.begin_with(agent, &request, &self.data[..bytes])?;
+        // SAFETY: so many bytes are in the piece, and staging writes no more to it until it has settled.
+        let data = unsafe { std::slice::from_raw_parts(self.data.data(), bytes) };
+        let number = self.controller.begin_with(agent, &request, data)?;
         self.busy = Some(Busy { agent, number, brings: None });
         Ok(())
     }
 
     fn get(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
         let shape = Shape::of(part);
-        let brings = Some(shape.bytes(1)?.end as usize);
+        let brings = Some(of_piece(shape.bytes(1)?.end)?);
         let number = self.controller.begin(agent, &Request::Get { device, buffer, shape })?;
         self.busy = Some(Busy { agent, number, brings });
         Ok(())
     }
 }
 
+/// Bytes that a piece has.
+fn of_piece(bytes: u64) -> Result<usize, Failure> {
+    match bytes <= PIECE {
+        true => Ok(bytes as usize),
+        false => Err(bad(format!("expected at most {PIECE} bytes in a piece, found {bytes}"))),
+    }
+}
+
 impl Stage for Piece {
     fn data(&self) -> *mut u8 {
-        self.data.as_ptr().cast_mut()
+        self.data.data()
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
@@ -99,7 +122,8 @@ impl Stage for Piece {
         match (self.controller.taken(number)?, brings) {
             (Reply::Done(..), None) => Ok(()),
             (Reply::Bytes(bytes), Some(expected)) if bytes.len() == expected => {
-                self.data[..expected].copy_from_slice(&bytes);
+                // SAFETY: so many bytes are in the piece, and staging reads it afterwards.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.data(), expected) };
                 Ok(())
             }
             (Reply::Bytes(bytes), _) => Err(bad(format!("expected {brings:?} bytes, found {}", bytes.len()))),
