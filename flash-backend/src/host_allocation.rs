@@ -8,6 +8,7 @@
 //! order. Linux gives them on request, where it is set to `madvise` (or `always`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Alignment of our allocations: a cache line, and the widest vector register.
@@ -65,6 +66,27 @@ impl HostAllocation {
     #[inline]
     pub unsafe fn new(base: *mut u8, data: *mut u8, layout: Layout) -> HostAllocation {
         HostAllocation { base, data, layout }
+    }
+
+    /// True if this is the memory of a `Vec<T>`, from its first element on.
+    pub fn is_of_vec<T>(&self) -> bool {
+        let capacity = self.layout.size().checked_div(size_of::<T>()).unwrap_or(0);
+        self.data == self.base && Layout::array::<T>(capacity).is_ok_and(|layout| layout == self.layout)
+    }
+
+    /// The vector whose memory [this is](Self::is_of_vec), with `len` elements.
+    ///
+    /// # Safety
+    /// The first `len` elements are there and initialised, and nothing else refers to them.
+    ///
+    /// # Panics
+    /// If it is the memory of no `Vec<T>`.
+    pub unsafe fn into_vec<T>(self, len: usize) -> Vec<T> {
+        assert!(self.is_of_vec::<T>(), "memory of a vector");
+        let all = ManuallyDrop::new(self);
+        // SAFETY: allocated with the layout of this capacity, and not freed here; the caller vouches for the
+        // elements.
+        unsafe { Vec::from_raw_parts(all.base.cast(), len, all.layout.size() / size_of::<T>()) }
     }
 
     /// The first byte of what is kept in it.

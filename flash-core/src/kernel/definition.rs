@@ -49,6 +49,11 @@ pub unsafe trait KernelDefinition: Sized {
     fn part_by() -> Option<PartBy> {
         None
     }
+    /// An implementation that it has of itself, for this process's processors.
+    #[doc(hidden)]
+    fn own() -> Option<&'static abi::Implementation> {
+        None
+    }
     /// The arguments in order.
     fn arguments() -> Vec<ArgumentDescriptor>;
     /// Writes the argument values in order; takes the values that they own.

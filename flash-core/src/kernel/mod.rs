@@ -4,6 +4,7 @@
 //! [`views`]. It holds no code. Code is added, from any crate, by implementing one of the three
 //! doors [`CpuItem`], [`CpuSpan`], [`CpuWhole`] for a unit type and registering it with `#[kernel]`.
 
+pub(crate) mod closure;
 mod contents;
 mod definition;
 mod device;
@@ -55,5 +56,5 @@ pub use recorded_as::RecordedAsEntry;
 #[cfg(feature = "recordings")]
 pub(crate) use recorded_as::present_name;
 #[doc(hidden)] // for `#[kernel]`
-pub use shim::{item_share, span_share, whole_share};
+use shim::{item_function, span_share, whole_share};
 pub use staging::Real;

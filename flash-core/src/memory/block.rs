@@ -91,6 +91,27 @@ impl HostBlock {
         }
     }
 
+    /// True if this is the memory of a `Vec<T>` from its first element on.
+    pub fn is_of_vec<T>(&self) -> bool {
+        matches!(&self.source, Source::Heap(heap) if heap.is_of_vec::<T>())
+    }
+
+    /// The vector whose memory [this is](Self::is_of_vec), with `len` elements.
+    ///
+    /// # Safety
+    /// The first `len` elements are there and initialised, and nothing else refers to them.
+    ///
+    /// # Panics
+    /// If it is the memory of no `Vec<T>`.
+    pub unsafe fn into_vec<T>(mut self, len: usize) -> Vec<T> {
+        self.leave();
+        match std::mem::replace(&mut self.source, Source::Lent) {
+            // SAFETY: the caller vouches.
+            Source::Heap(heap) => unsafe { heap.into_vec(len) },
+            _ => panic!("memory of a vector"),
+        }
+    }
+
     /// Memory that is freed elsewhere.
     pub fn lent(data: *mut u8) -> HostBlock {
         HostBlock::new(data, Source::Lent, true)
@@ -202,11 +223,18 @@ impl HostBlock {
     }
 }
 
-impl Drop for HostBlock {
-    fn drop(&mut self) {
+impl HostBlock {
+    /// It is no block of an array's any more.
+    fn leave(&self) {
         let (base, bytes) = self.all();
         host_handles::forget(base, bytes);
         self.count(|_| 0);
+    }
+}
+
+impl Drop for HostBlock {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

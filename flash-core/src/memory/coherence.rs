@@ -238,10 +238,27 @@ impl ArrayInner {
     /// Those of copies, [`Error::OutOfMemory`]; nothing is lost.
     #[cold]
     pub fn host_writes(&self) -> Result<(), Error> {
+        self.take_over(|directory, all| self.fetch(directory, all))
+    }
+
+    /// The same, where the host is about to write every element: fetches nothing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; nothing is lost.
+    #[cold]
+    pub fn host_overwrites(&self) -> Result<(), Error> {
+        self.take_over(|_, _| Ok(()))
+    }
+
+    /// Makes the host the only place, after `fetch`.
+    fn take_over(
+        &self,
+        fetch: impl FnOnce(&mut Directory, &Region) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut directory = self.directory();
         let all = Region::all(directory.grid());
         self.commit(0..self.len() as u64)?;
-        self.fetch(&mut directory, &all)?;
+        fetch(&mut directory, &all)?;
         only_at_host(&mut directory, &all);
         directory.heal(&all);
         Ok(())

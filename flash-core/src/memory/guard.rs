@@ -113,6 +113,21 @@ impl<'a> HostGuard<'a> {
         written: bool,
         site: &'static Location<'static>,
     ) -> Result<Self, Error> {
+        let here = range.clone();
+        HostGuard::with(header, range, written, site, || match written {
+            true => header.host_writes(),
+            false => header.host_reads(here),
+        })
+    }
+
+    /// A guard of a range; `fetch` is called if the memory is tracked.
+    fn with(
+        header: &'a ArrayInner,
+        range: Range<u64>,
+        written: bool,
+        site: &'static Location<'static>,
+        fetch: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         if in_kernel() {
             return Err(Error::Nested);
         }
@@ -124,11 +139,7 @@ impl<'a> HostGuard<'a> {
         own_guards::enter(header.id(), range.clone(), written);
         // From now on it is released when it is dropped.
         let guard = HostGuard { header, range, written, site, not_send: PhantomData };
-        let ready = match tracked {
-            true if written => header.host_writes(),
-            true => header.host_reads(guard.range.clone()),
-            false => Ok(()),
-        };
+        let ready = if tracked { fetch() } else { Ok(()) };
         ready.inspect_err(|_| device::settle_losses())?;
         Ok(guard)
     }
@@ -291,6 +302,41 @@ impl<'a, T: Element> WriteGuard<'a, T> {
     pub(super) fn new(header: &'a ArrayInner) -> Result<Self, Error> {
         let host = HostGuard::new(header, 0..header.len() as u64, true, Location::caller())?;
         Ok(WriteGuard { host, element: PhantomData })
+    }
+
+    /// A guard of elements that may have any value at first: for what sets all of them.
+    #[track_caller]
+    pub(super) fn overwriting(header: &'a ArrayInner) -> Result<Self, Error> {
+        let all = 0..header.len() as u64;
+        let host = HostGuard::with(header, all, true, Location::caller(), || header.host_overwrites())?;
+        Ok(WriteGuard { host, element: PhantomData })
+    }
+}
+
+impl<'g, T> IntoIterator for &'g ReadGuard<'_, T> {
+    type Item = &'g T;
+    type IntoIter = std::slice::Iter<'g, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'g, T> IntoIterator for &'g WriteGuard<'_, T> {
+    type Item = &'g T;
+    type IntoIter = std::slice::Iter<'g, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'g, T> IntoIterator for &'g mut WriteGuard<'_, T> {
+    type Item = &'g mut T;
+    type IntoIter = std::slice::IterMut<'g, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
     }
 }
 

@@ -163,6 +163,24 @@ impl ArrayInner {
         Ok(Arc::new_cyclic(|me| ArrayInner { shape, id: next_id(), me: me.clone(), ..header }))
     }
 
+    /// True if [`into_vec`](Self::into_vec) is possible.
+    pub fn is_of_vec<T: Element>(&self) -> bool {
+        self.first.is_of_vec::<T>()
+    }
+
+    /// The vector that the array was made of. All of it is on the host, and its elements are of type `T`.
+    ///
+    /// # Panics
+    /// If it was made of no `Vec<T>`.
+    pub fn into_vec<T: Element>(self) -> Vec<T> {
+        let ArrayInner { directory, pinned, first, len, element_size, .. } = self;
+        assert_eq!(element_size, size_of::<T>(), "elements of the array's type");
+        // Devices may know the block until these are gone.
+        drop((directory, pinned));
+        // SAFETY: an array is initialised, and this was the last handle to it; elements are plain data.
+        unsafe { first.into_vec(len) }
+    }
+
     /// Itself.
     pub fn weak(&self) -> Weak<ArrayInner> {
         self.me.clone()

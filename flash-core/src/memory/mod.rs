@@ -269,6 +269,50 @@ impl<T: Element> FlashMemory<T> {
         guard::element(&self.header, range.start as u64)
     }
 
+    /// A copy of all of it. Waits as [`get`](Self::get) does.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn to_vec(&self) -> Result<Vec<T>, Error> {
+        guard::contents(&self.header)
+    }
+
+    /// All of it as a vector. It is not copied if the memory was made of a vector, and this is its only
+    /// handle.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    /// ```
+    /// use flash_core::FlashMemory;
+    /// let values = vec![1.0f32; 1000];
+    /// let address = values.as_ptr();
+    /// let values = FlashMemory::from(values).into_vec()?;
+    /// assert_eq!(values.as_ptr(), address);
+    /// # Ok::<(), flash_core::Error>(())
+    /// ```
+    pub fn into_vec(self) -> Result<Vec<T>, Error> {
+        if !self.is_unique() || !self.header.is_of_vec::<T>() {
+            return self.to_vec();
+        }
+        self.header.come_home()?;
+        match Arc::try_unwrap(self.header) {
+            Ok(inner) => Ok(inner.into_vec()),
+            // The runtime looks at it just now.
+            Err(header) => guard::contents(&header),
+        }
+    }
+
+    /// Sets all elements, on the host. What devices have of them is not fetched. Heals a poisoned array.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    #[track_caller]
+    pub fn fill(&self, value: T) -> Result<(), Error> {
+        WriteGuard::overwriting(&self.header).map(|mut guard| guard.fill(value))
+    }
+
     /// Reads and writes all of it. Heals a poisoned array.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use super::state::Runtime;
 use super::submission::Submission;
 use crate::devices::{DeviceHandle, agent};
 use crate::error::Error;
+use crate::kernel::closure::{self, ClosureArguments, ForEach};
 use crate::memory::IntoShape;
 use flash_backend::fork::Section;
 use flash_types::descriptor::{Attributes, IntoOptions, MemoryBudget};
@@ -58,6 +59,41 @@ impl Context {
 }
 
 impl RuntimeObj {
+    /// Calls a closure for the elements of some arrays, `shape` of them (the product of its extents), on all
+    /// processors of the runtime, and returns when all calls have returned. A loop over elements in one line:
+    /// for the price of a definition, and without one.
+    ///
+    /// `arrays` is an array or a tuple of arrays: [`r`](crate::FlashMemory::r) ones first, which the closure
+    /// reads, then [`rw`](crate::FlashMemory::rw), which it reads and writes, then
+    /// [`w`](crate::FlashMemory::w), all of which it sets. Their elements are taken one after the other,
+    /// whatever their shapes.
+    ///
+    /// # Errors
+    /// [`Error::NoImplementation`] if no device of the runtime is a processor of this program: closures have
+    /// no text for devices. Otherwise those of a launch.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use flash_core::{FlashMemory, get_runtime};
+    /// let rt = get_runtime("ALL_CPU")?;
+    /// let (x, y) = (FlashMemory::from(vec![1.0_f32; 1000]), FlashMemory::zeroed(1000));
+    /// let a = 2.0;
+    /// rt.for_each([1000], (x.r(), y.rw()), |(x, y)| *y += a * x)?;
+    /// assert_eq!(y.get(7)?, 2.0);
+    /// # Ok::<(), flash_core::Error>(())
+    /// ```
+    pub fn for_each<L, F>(&self, shape: impl IntoShape, arrays: L, closure: F) -> Result<(), Error>
+    where
+        L: ClosureArguments,
+        F: for<'k> Fn(L::Elements<'k>) + Sync,
+    {
+        let items = shape.into_shape().iter().try_fold(1_u64, |all, &extent| all.checked_mul(extent));
+        let items =
+            items.ok_or_else(|| Error::Shape("more elements than 2^64: use smaller extents".into()))?;
+        let words = closure::words::<L, F>(&closure);
+        self.submit(ForEach::of(&words, arrays)).exec([items])
+    }
+
     /// The key that it was made of.
     pub fn key(&self) -> &str {
         &self.inner.key

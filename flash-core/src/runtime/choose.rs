@@ -100,10 +100,12 @@ impl Drop for Target {
 /// The devices that have an implementation, each with its best one.
 pub(super) fn choose(
     descriptor: &KernelDescriptor,
+    own: Option<&'static abi::Implementation>,
     devices: &[&'static DeviceHandle],
     attributes: &Attributes,
     catalog: &Catalog,
 ) -> Result<Vec<Target>, Error> {
+    let own = own.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX, resolved: true });
     let note = |rejected: &mut Vec<String>, found, why: &str| note(rejected, catalog, found, why);
     let pinned = match attributes.get::<Implementation>() {
         None => None,
@@ -116,8 +118,16 @@ pub(super) fn choose(
     let mut targets = Vec::new();
     for device in devices {
         let mut candidates: Vec<(Rating, RegisteredImplementation, Widening)> = Vec::new();
-        let own = device.resolve_kernel(descriptor)?;
-        for found in catalog.registry().implementations().chain(own) {
+        let of_device = device.resolve_kernel(descriptor)?;
+        let of_definition = own.filter(|_| device.info().runs_functions);
+        if let (Some(own), None) = (own, of_definition) {
+            let why = format!(
+                "{} runs no closures, which have no text for devices: write a definition and a kernel for it",
+                device.id()
+            );
+            note(&mut rejected, own, &why);
+        }
+        for found in catalog.registry().implementations().chain(of_device).chain(of_definition) {
             // SAFETY: strings of implementations live for ever.
             if unsafe { found.raw.kernel.text() } != descriptor.name {
                 continue;

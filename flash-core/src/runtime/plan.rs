@@ -59,6 +59,7 @@ pub(crate) struct Plan {
     /// It moves elements, and the runtime does that itself.
     pub movement: Option<Movement>,
     targets: Result<Arc<[Target]>, Error>,
+    own: Option<&'static abi::Implementation>,
 }
 
 impl Deref for Plan {
@@ -97,7 +98,7 @@ impl Plan {
         attributes: &Attributes,
         targets: impl FnOnce(&KernelFacts, &Attributes) -> Result<Arc<[Target]>, Error>,
     ) -> Result<Plan, Error> {
-        let PlannedKernel { type_id, descriptor, operations } = kernel;
+        let PlannedKernel { type_id, descriptor, operations, own } = kernel;
         let mut all = descriptor.attributes.clone();
         all.merge(attributes);
         let facts = KernelFacts::new(descriptor.clone(), operations, &all)?;
@@ -154,6 +155,7 @@ impl Plan {
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
             movement,
             targets,
+            own,
             facts,
         })
     }
@@ -169,7 +171,7 @@ impl Plan {
     /// The kernel that it is of. `operations` is empty, and holds what the result borrows.
     pub(super) fn kernel<'a>(&'a self, operations: &'a mut Vec<Option<Operation>>) -> PlannedKernel<'a> {
         operations.extend(self.arguments.iter().map(|argument| argument.operation));
-        PlannedKernel { type_id: self.type_id, descriptor: &self.descriptor, operations }
+        PlannedKernel { type_id: self.type_id, descriptor: &self.descriptor, operations, own: self.own }
     }
 
     /// Its implementations, for a plan of the same kernel with other options.
@@ -210,7 +212,10 @@ impl Plan {
     /// A plan of a function of the host: nothing implements it, its submission has the function.
     pub fn of_host_task(descriptor: KernelDescriptor) -> Plan {
         let nothing = none(&descriptor, &[], Vec::new());
-        Plan::failed(PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[] }, nothing)
+        Plan::failed(
+            PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[], own: None },
+            nothing,
+        )
     }
 }
 
@@ -222,18 +227,21 @@ pub(super) struct PlannedKernel<'a> {
     pub descriptor: &'a KernelDescriptor,
     /// Per argument, the operation of an accumulator; the last ones may be missing.
     pub operations: &'a [Option<Operation>],
+    /// The implementation that its definition has of itself.
+    pub own: Option<&'static abi::Implementation>,
 }
 
 /// The implementations of a kernel for some devices, ready to run.
 pub(super) fn targets_of(
     facts: &KernelFacts,
+    own: Option<&'static abi::Implementation>,
     attributes: &Attributes,
     devices: &[&'static DeviceHandle],
     catalog: &Catalog,
 ) -> Result<Arc<[Target]>, Error> {
     match facts.unknown_operation() {
         Some(error) => Err(error),
-        None => choose(&facts.descriptor, devices, attributes, catalog).map(Arc::from),
+        None => choose(&facts.descriptor, own, devices, attributes, catalog).map(Arc::from),
     }
 }
 

@@ -294,7 +294,7 @@ impl Plans {
     fn make(&self, kernel: PlannedKernel<'_>, catalog: &Catalog) -> Plan {
         let targets = |facts: &KernelFacts, all: &Attributes| match &self.base {
             Some(base) => base.plan(kernel, catalog).shared_targets(),
-            None => targets_of(facts, all, &self.devices, catalog),
+            None => targets_of(facts, kernel.own, all, &self.devices, catalog),
         };
         let mut plan =
             Plan::new(kernel, &self.options, targets).unwrap_or_else(|error| Plan::failed(kernel, error));

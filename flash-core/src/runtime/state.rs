@@ -129,14 +129,14 @@ impl Runtime {
     fn plan_new<D: KernelDefinition>(&self) -> &Plan {
         let (id, operations) = (TypeId::of::<D::Static>(), operations_of::<D>());
         let descriptor = &descriptor_of::<D>();
-        let kernel = PlannedKernel { type_id: Some(id), descriptor, operations: &operations };
+        let kernel = PlannedKernel { type_id: Some(id), descriptor, operations: &operations, own: D::own() };
         self.plans.plan(kernel, self.context.catalog())
     }
 
     /// The plan of a kernel by name.
     pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
         let operations = named_operations(descriptor);
-        let kernel = PlannedKernel { type_id: None, descriptor, operations: &operations };
+        let kernel = PlannedKernel { type_id: None, descriptor, operations: &operations, own: None };
         self.plans.plan(kernel, self.context.catalog())
     }
 

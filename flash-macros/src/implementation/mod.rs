@@ -14,7 +14,7 @@ use attribute::Keys;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Error, Item, ItemImpl};
+use syn::{Error, ImplItem, Item, ItemImpl, parse_quote};
 use target::{Door, Target};
 
 const HERE: &str =
@@ -22,7 +22,7 @@ const HERE: &str =
 
 /// The attribute.
 pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
-    let implementation = the_impl(item)?;
+    let mut implementation = the_impl(item)?;
     let keys = attribute::read(attribute)?;
     let target = target::read(&implementation)?;
     if let (Door::Device, Some(span)) = (target.door, keys.cpu_features_at) {
@@ -35,6 +35,9 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
         None => Vec::new(),
         Some(span) => texts(&implementation, &target, &lists, &name, &keys, span, core)?,
     };
+    if target.door == Door::Item {
+        inline(&mut implementation);
+    }
     let cfgs: Vec<_> =
         implementation.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
     let entries = lists.iter().map(|list| entry(&target, list, &name, &keys, core));
@@ -47,6 +50,19 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
         #(#cfgs)*
         const _: () = { #(#entries)* #(#texts)* };
     })
+}
+
+/// Has the body inlined into the loop over work items: only there are its views in registers, its checks
+/// before the loop, and its items side by side in vectors. The loop calls it in one place.
+fn inline(implementation: &mut ItemImpl) {
+    for item in &mut implementation.items {
+        if let ImplItem::Fn(function) = item
+            && function.sig.ident == "item"
+            && !function.attrs.iter().any(|attribute| attribute.path().is_ident("inline"))
+        {
+            function.attrs.push(parse_quote!(#[inline(always)]));
+        }
+    }
 }
 
 /// The texts for devices, one for each element type, and their entries. Text that was written by hand goes

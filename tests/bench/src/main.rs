@@ -8,6 +8,7 @@ mod child;
 mod cholesky;
 mod diffusion;
 mod dispatch;
+mod doors;
 mod driver;
 mod gpu;
 mod graph;
@@ -39,12 +40,13 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 13] = [
+const BENCHMARKS: [(&str, Measure); 14] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
     ("c", |_, _| c_host::rows()),
     ("async", |peers, _| asynchronous::rows(peers)),
     ("tasks", |peers, _| tasks::rows(peers)),
     ("graph", |peers, _| graph::rows(peers)),
+    ("doors", |peers, _| doors::rows(peers.stencils)),
     ("nbody", |peers, _| nbody::rows(peers)),
     ("diffusion", |peers, _| diffusion::rows(peers)),
     ("overhead", |peers, _| overhead::rows(peers)),

@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libloading::Library;
 
 use crate::diffusion::Diffusion;
+use crate::doors::Stencils;
 use crate::graph::FlowGraph;
 use crate::nbody::NBody;
 use crate::overhead::Shares;
@@ -60,6 +61,8 @@ pub struct Peers {
     pub nbody: Option<NBody>,
     /// Particle diffusion in C, on one thread.
     pub diffusion: Option<Diffusion>,
+    /// Stencils in C, over gcc's OpenMP.
+    pub stencils: Option<Stencils>,
     /// The same kernels for every dispatcher.
     pub overhead: Option<Shares>,
     /// The kernels of the library in C, over gcc's OpenMP.
@@ -93,6 +96,7 @@ impl Peers {
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
             diffusion: or_without("diffusion in C", Diffusion::load(&cache))?,
+            stencils: or_without("stencils in C over gcc's OpenMP", Stencils::load(&cache))?,
             overhead: or_without("kernels over OpenMP and oneTBB", Shares::load(&cache))?,
             kernels: or_without("the kernels in C over gcc's OpenMP", c::load(&cache))?,
         })

@@ -4,6 +4,7 @@ mod asynchronous;
 mod asynchronous_order;
 mod by_name;
 mod check_writes;
+mod closures;
 mod descriptors;
 mod device_code;
 mod devices;

@@ -360,3 +360,74 @@ fn memories_and_runtimes_may_be_shared_between_threads() {
     cloned::<RuntimeObj>();
     cloned::<Error>();
 }
+
+#[flash_tests::test]
+fn a_vector_comes_back_without_a_copy() {
+    let values: Vec<u32> = (0..100_000).collect();
+    let (address, expected) = (values.as_ptr(), values.clone());
+    let memory = FlashMemory::from(values);
+    cpu().submit(Add::of(1, &memory)).exec([100_000]).unwrap();
+    let back = memory.into_vec().unwrap();
+    assert_eq!(back.as_ptr(), address);
+    assert!(back.iter().zip(&expected).all(|(a, b)| *a == b + 1));
+    // Of another handle's memory, of zeros, of a range collected at a place of its own, of nothing: a copy.
+    let (memory, other) = (FlashMemory::from(back), FlashMemory::<u32>::zeroed(50_000));
+    let handle = memory.clone();
+    assert_eq!(memory.into_vec().unwrap(), handle.to_vec().unwrap());
+    assert_eq!(other.into_vec().unwrap(), vec![0; 50_000]);
+    let collected: FlashMemory<u32> = (0..100_000).collect();
+    assert_eq!(collected.into_vec().unwrap(), expected);
+    assert_eq!(FlashMemory::<u32>::zeroed(0).into_vec().unwrap(), []);
+    assert_eq!(FlashMemory::from(Vec::<u32>::with_capacity(8)).into_vec().unwrap(), []);
+    // A vector with room to grow keeps it.
+    let mut roomy = Vec::with_capacity(100);
+    roomy.push(5_u8);
+    let mut roomy = FlashMemory::from(roomy).into_vec().unwrap();
+    assert!(roomy.capacity() >= 100);
+    roomy.push(6);
+    assert_eq!(roomy, [5, 6]);
+}
+
+#[flash_tests::test]
+fn a_poisoned_memory_gives_no_vector() {
+    let memory = poisoned();
+    assert!(matches!(memory.to_vec(), Err(Error::Poisoned)));
+    assert!(matches!(memory.into_vec(), Err(Error::Poisoned)));
+}
+
+#[flash_tests::test]
+fn filling_sets_everything_and_heals() {
+    let memory = poisoned();
+    memory.fill(3).unwrap();
+    cpu().submit(Add::of(1, &memory)).exec([4]).unwrap();
+    assert_eq!(memory.to_vec().unwrap(), [4; 4]);
+    let guard = memory.read().unwrap();
+    assert!(matches!(memory.fill(1), Err(Error::Borrowed { .. })));
+    drop(guard);
+}
+
+#[test]
+fn filling_fetches_nothing() {
+    flash_tests::in_process(flash_tests::APART[1], || {
+        let (rt, memory) = (cpu(), FlashMemory::<u32>::zeroed(1 << 20));
+        rt.submit(Add::of(1, &memory)).exec([1 << 20]).unwrap();
+        let before = rt.devices()[0].transfers();
+        memory.fill(9).unwrap();
+        assert_eq!(rt.devices()[0].transfers(), before);
+        rt.submit(Add::of(1, &memory)).exec([1 << 20]).unwrap();
+        assert_eq!(memory.into_vec().unwrap(), vec![10; 1 << 20]);
+    });
+}
+
+#[flash_tests::test]
+fn guards_are_iterated() {
+    let memory = FlashMemory::from([1_u32, 2, 3]);
+    for x in &mut memory.write().unwrap() {
+        *x += 1;
+    }
+    let mut sum = 0;
+    for x in &memory.read().unwrap() {
+        sum += x;
+    }
+    assert_eq!(sum, 9);
+}

@@ -208,6 +208,23 @@ impl<'a> Array<'a> {
     }
 }
 
+impl<'a, A: ItemAccess> Item<'a, A> {
+    /// The elements of a memory, one after the other whatever its shape.
+    pub(super) fn flat(memory: &'a FlashMemory<A::Element>) -> Self {
+        Item(Array { part: true, ..Array::of_memory(memory) }, PhantomData)
+    }
+
+    pub(super) fn of_range(range: MemoryRange<'a, A::Element>) -> Self {
+        Item(Array::of_range(range), PhantomData)
+    }
+}
+
+impl<'a> Whole<'a, Read<u64>> {
+    pub(super) fn of_words(words: &'a [u64]) -> Self {
+        Whole(Array::of_slice(words.as_ptr().cast_mut(), words.len()), PhantomData)
+    }
+}
+
 /// A view: how an array argument is passed, described and seen.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view of an array",

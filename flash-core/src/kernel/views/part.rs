@@ -87,6 +87,15 @@ pub(super) fn missing(part: &Part, at: [u64; 3], what: &str) -> ! {
     )
 }
 
+/// Panics: there is no such element. Takes numbers, as all that kernels call where they may panic: a view whose
+/// address is passed to a function stays in memory, and is read again after each element that is written.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(super) fn outside(i: usize, len: usize) -> ! {
+    panic!("element {i} of an array of {len}")
+}
+
 /// `[0..4, 2..6, 0..1]`.
 fn text(part: &Part) -> String {
     let ranges: [_; 3] = std::array::from_fn(|axis| part.begin[axis]..part.end[axis]);

@@ -2,7 +2,7 @@
 //! phase.
 
 use super::UNIT;
-use super::part::{check, check_all, reach};
+use super::part::{check, check_all, outside, reach};
 use crate::kernel::Element;
 use flash_types::abi;
 use flash_types::descriptor::Use;
@@ -207,7 +207,9 @@ impl<T: Element> PhasedItem<'_, T> {
         if self.usage == Use::Write {
             not_declared("reads any element", self.usage);
         }
-        assert!(i < self.len, "element {i} of an array of {}", self.len);
+        if i >= self.len {
+            outside(i, self.len);
+        }
         if !self.part.is_null() {
             // SAFETY: a part lives as long as the launch.
             unsafe { check(self.part, i) };

@@ -198,12 +198,21 @@ impl<T: Element, Op: ReduceOp<T>> Accumulator<'_, T, Op> {
     }
 }
 
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn outside(i: usize, len: usize) -> ! {
+    panic!("accumulator {i} of an array of {len}")
+}
+
 impl<T: Element, Op: ReduceOp<T>> Accumulator<'_, [T], Op> {
     /// Combines accumulator `i` with a value. Panics outside the array.
     #[inline(always)]
     #[track_caller]
     pub fn put(&mut self, i: usize, value: T) {
-        assert!(i < self.len, "accumulator {i} of an array of {}", self.len);
+        if i >= self.len {
+            outside(i, self.len);
+        }
         // SAFETY: inside the array; initialised, and without another user meanwhile.
         unsafe {
             let at = self.at.cast::<T>().add(i);

@@ -1,6 +1,6 @@
 //! [`Scatter`](super::Scatter): atomic operations anywhere in an array.
 
-use super::part::check;
+use super::part::{check, outside};
 use crate::kernel::Element;
 use flash_types::abi;
 use std::marker::PhantomData;
@@ -91,7 +91,9 @@ impl<T: AtomicElement> ScatterView<'_, T> {
     #[inline]
     #[track_caller]
     fn at(&self, i: usize) -> *mut T {
-        assert!(i < self.len, "element {i} of an array of {}", self.len);
+        if i >= self.len {
+            outside(i, self.len);
+        }
         if !self.part.is_null() {
             // SAFETY: a part lives as long as the launch.
             unsafe { check(self.part, i) };

@@ -1,6 +1,6 @@
 //! [`Window`](super::Window): the part of an array that the partition map gives, by global index.
 
-use super::part::{axes, has, missing};
+use super::part::{axes, has, missing, outside};
 use crate::kernel::Element;
 use flash_types::abi::{self, Part};
 use std::marker::PhantomData;
@@ -37,6 +37,8 @@ pub struct WindowView<'k, T> {
     data: *const T,
     len: usize,
     part: Part,
+    /// Where that is from; NULL: it is all of the array. For errors: what a view has itself stays in registers.
+    given: *const Part,
     /// Elements that are certainly present, without a check of their axes.
     first: usize,
     count: usize,
@@ -57,15 +59,22 @@ impl<'k, T: Element> WindowView<'k, T> {
         debug_assert_eq!(arg.element_size as usize, size_of::<T>());
         let len = arg.len as usize;
         // SAFETY: a part lives as long as the launch.
-        let (part, given) = match unsafe { arg.part.as_ref() } {
-            Some(part) => (*part, true),
-            None => (
-                Part { begin: [0; 3], end: [arg.len, 1, 1], stride: [arg.len; 2], origin: 0, next_origin: 0 },
-                false,
-            ),
+        let (part, first, count) = match unsafe { arg.part.as_ref() } {
+            Some(part) => {
+                let (first, count) = contiguous(part, len);
+                (*part, first, count)
+            }
+            None => (all(len), 0, len),
         };
-        let (first, count) = if given { contiguous(&part, len) } else { (0, len) };
-        WindowView { data: arg.data.cast_const().cast(), len, part, first, count, borrow: PhantomData }
+        WindowView {
+            data: arg.data.cast_const().cast(),
+            len,
+            part,
+            given: arg.part,
+            first,
+            count,
+            borrow: PhantomData,
+        }
     }
 
     /// Number of elements of the array, not of the part.
@@ -105,7 +114,14 @@ impl<'k, T: Element> WindowView<'k, T> {
     #[track_caller]
     pub fn get(&self, i: usize) -> T {
         if i.wrapping_sub(self.first) >= self.count {
-            self.check(i);
+            match self.count {
+                // The part's elements are not adjacent, or there are none.
+                // SAFETY: a part lives as long as the launch.
+                0 => unsafe { check(self.given, self.len, i) },
+                // Never returns: the loop over work items ends here, or there is nothing to be checked in it.
+                // SAFETY: as above.
+                _ => unsafe { absent_number(self.given, self.len, i) },
+            }
         }
         // SAFETY: the element is in the part, as just checked, and is not written. `data` is the address of
         // element 0, so that the result is that of the element.
@@ -118,14 +134,14 @@ impl<'k, T: Element> WindowView<'k, T> {
     #[inline]
     #[track_caller]
     pub fn at(&self, [x, y, z]: [usize; 3]) -> T {
-        let at = [x as u64, y as u64, z as u64];
-        if !has(&self.part, at) {
-            missing(&self.part, at, "an element");
+        if !has(&self.part, [x as u64, y as u64, z as u64]) {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { absent(self.given, self.len, x, y, z) };
         }
-        let [row, plane] = self.part.stride;
-        let i = at[0] + at[1] * row + at[2] * plane;
+        let [row, plane] = self.strides();
+        let i = x + y * row + z * plane;
         // SAFETY: as in `get`.
-        unsafe { *self.data.wrapping_add(i as usize) }
+        unsafe { *self.data.wrapping_add(i) }
     }
 
     /// The elements with these numbers, if all of them are in the part. Panics if one is not.
@@ -133,7 +149,8 @@ impl<'k, T: Element> WindowView<'k, T> {
     #[track_caller]
     pub fn slice(&self, range: Range<usize>) -> &'k [T] {
         self.stretch(range.clone()).unwrap_or_else(|| {
-            self.check_range(range.start, range.end);
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check_range(self.given, self.len, range.start, range.end) };
             // SAFETY: all of them are in the part, adjacent, and not written.
             unsafe {
                 std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start)
@@ -155,34 +172,86 @@ impl<'k, T: Element> WindowView<'k, T> {
             std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start)
         })
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn check(&self, i: usize) {
-        assert!(i < self.len, "element {i} of an array of {}", self.len);
-        let at = axes(&self.part, i);
-        if !has(&self.part, at) {
-            missing(&self.part, at, &format!("element {i}"));
-        }
+/// All of an array without a shape.
+fn all(len: usize) -> Part {
+    Part { begin: [0; 3], end: [len as u64, 1, 1], stride: [len as u64; 2], origin: 0, next_origin: 0 }
+}
+
+/// # Safety
+/// NULL, or a part that lives.
+unsafe fn part_of(given: *const Part, len: usize) -> Part {
+    // SAFETY: the caller vouches.
+    unsafe { given.as_ref() }.copied().unwrap_or_else(|| all(len))
+}
+
+/// Panics: the element is not in the part. Takes numbers, as `outside` does.
+///
+/// # Safety
+/// `given` is NULL, or a part that lives.
+#[cold]
+#[inline(never)]
+#[track_caller]
+unsafe fn absent(given: *const Part, len: usize, x: usize, y: usize, z: usize) -> ! {
+    // SAFETY: the caller vouches.
+    missing(&unsafe { part_of(given, len) }, [x as u64, y as u64, z as u64], "an element")
+}
+
+/// Panics: the element is not in the part.
+///
+/// # Safety
+/// `given` is NULL, or a part that lives.
+#[cold]
+#[inline(never)]
+#[track_caller]
+unsafe fn absent_number(given: *const Part, len: usize, i: usize) -> ! {
+    // SAFETY: the caller vouches.
+    unsafe { check(given, len, i) };
+    unreachable!("element {i} is absent")
+}
+
+/// Panics if the element is not in the part.
+///
+/// # Safety
+/// `given` is NULL, or a part that lives.
+#[cold]
+#[inline(never)]
+#[track_caller]
+unsafe fn check(given: *const Part, len: usize, i: usize) {
+    if i >= len {
+        outside(i, len);
     }
+    // SAFETY: the caller vouches.
+    let part = unsafe { part_of(given, len) };
+    let at = axes(&part, i);
+    if !has(&part, at) {
+        missing(&part, at, &format!("element {i}"));
+    }
+}
 
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn check_range(&self, start: usize, end: usize) {
-        let (part, last) = (&self.part, end - 1);
-        self.check(start);
-        self.check(last);
-        let (a, b) = (axes(part, start), axes(part, last));
-        let full = |axis: usize, extent: u64| part.begin[axis] == 0 && part.end[axis] == extent;
-        // The elements between them leave the row, or the plane, unless the part has all of those.
-        let rows = a[1] == b[1] || full(0, part.stride[0]);
-        let planes =
-            a[2] == b[2] || (full(0, part.stride[0]) && full(1, part.stride[1] / part.stride[0].max(1)));
-        if !(rows && planes) {
-            missing(part, a, &format!("a part of the elements {start}..{end}, the first"));
-        }
+/// Panics if the elements are not all in the part, one beside the other.
+///
+/// # Safety
+/// `given` is NULL, or a part that lives.
+#[cold]
+#[inline(never)]
+#[track_caller]
+unsafe fn check_range(given: *const Part, len: usize, start: usize, end: usize) {
+    let last = end - 1;
+    // SAFETY: the caller vouches.
+    let part = unsafe {
+        check(given, len, start);
+        check(given, len, last);
+        &part_of(given, len)
+    };
+    let (a, b) = (axes(part, start), axes(part, last));
+    let full = |axis: usize, extent: u64| part.begin[axis] == 0 && part.end[axis] == extent;
+    // The elements between them leave the row, or the plane, unless the part has all of those.
+    let rows = a[1] == b[1] || full(0, part.stride[0]);
+    let planes = a[2] == b[2] || (full(0, part.stride[0]) && full(1, part.stride[1] / part.stride[0].max(1)));
+    if !(rows && planes) {
+        missing(part, a, &format!("a part of the elements {start}..{end}, the first"));
     }
 }
 

@@ -45,7 +45,7 @@ fn grouped_plan(
         arguments,
         attributes: Attributes::default(),
     };
-    let kernel = PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[] };
+    let kernel = PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[], own: None };
     Plan::new(kernel, &attributes, |_, _| Err(crate::runtime::choose::none(&descriptor, &[], Vec::new())))
 }
 
