@@ -159,7 +159,8 @@ pub fn staged(input: TokenStream) -> TokenStream {
 }
 
 /// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>`, or
-/// `unsafe impl DeviceFunction<..>`, for a unit struct. The impl itself stays as written.
+/// `unsafe impl DeviceFunction<..>`, for a unit struct. The impl stays as written, but that the body of `item`
+/// is `#[inline(always)]`: it is called in one place, the loop over work items.
 ///
 /// ```text
 /// pub struct Plain;
@@ -173,6 +174,8 @@ pub fn staged(input: TokenStream) -> TokenStream {
 /// | key | meaning |
 /// |---|---|
 /// | `devices` | of a `CpuItem`: its body is written for OpenCL and CUDA, too |
+/// | `fast_math` | that text may contract and reorder floating-point operations, and estimate functions |
+/// | `unsafe(unchecked)` | that text does not check indices: the author vouches for them |
 /// | `for(f32, f64)` | the element types to register, for an impl with a type parameter |
 /// | `target = "my-isa"` | the kind of device; default: `cpu` |
 /// | `priority = 10` | the highest wins among implementations that fit; default 0 |

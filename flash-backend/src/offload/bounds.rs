@@ -5,7 +5,8 @@
 //! noted in the launch's table, behind the details of arrays, and the kernel gets a place there instead of
 //! the element. So the table of such a launch can be written, and is read after it.
 //!
-//! A text with the attribute `checked`, which `#[kernel(devices)]` writes, is always compiled so. It notes
+//! A text with the attribute `checked`, which `#[kernel(devices)]` writes, is always compiled so; `FLASH_CHECK_ALL` tells
+//! it of the setting, for which it also checks what it would leave unchecked. It notes
 //! faults of its own in the same words: the number of a message, for an array of the number [`OWN`].
 
 use super::KernelSpec;
@@ -28,6 +29,7 @@ impl KernelSpec {
     /// [`payload`](KernelSpec::payload) is read.
     pub(super) fn with_checks(&mut self, check_bounds: bool) {
         self.check_bounds = (check_bounds || self.checked) && self.cooperating;
+        self.check_all = check_bounds;
     }
 
     /// The word of the table at which the words of a fault begin. `FLASH_FAULT` of the header.

@@ -48,6 +48,8 @@ pub struct KernelSpec {
     pub(super) strides: bool,
     /// Whether `FLASH_AT` checks its index: `with_checks`.
     pub check_bounds: bool,
+    /// The setting `check_bounds`.
+    pub check_all: bool,
     /// Attribute `checked`: it is always so. Its text may note faults of its own, and its table has the
     /// strides of the arrays' axes.
     pub checked: bool,
@@ -123,6 +125,7 @@ impl KernelSpec {
             grid: false,
             strides: false,
             check_bounds: false,
+            check_all: false,
             checked: false,
             messages: Vec::new(),
             build_options: String::new(),
@@ -504,6 +507,9 @@ impl KernelSpec {
                     "#define FLASH_CHECK_BOUNDS 1\n#define FLASH_SCRATCH {}",
                     self.scratch_bytes()
                 );
+                if self.check_all {
+                    source.push_str("#define FLASH_CHECK_ALL 1\n");
+                }
                 for ArgumentDescriptor { name, element, .. } in
                     arrays.iter().map(|&i| &self.descriptor.arguments[i])
                 {

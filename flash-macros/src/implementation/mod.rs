@@ -29,6 +29,10 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
         let text = "`cpu_features` is for functions that run on a CPU: remove it, or say which devices by `architecture`";
         return Err(Error::new(span, text));
     }
+    if let (None, Some(span)) = (keys.devices, keys.fast_math.or(keys.unchecked)) {
+        let text = "`fast_math` and `unsafe(unchecked)` are for the text for devices: write `devices`, too, or leave this out";
+        return Err(Error::new(span, text));
+    }
     let lists = target::lists(&target, keys.elements.as_ref())?;
     let name = keys.name.as_ref().map_or_else(|| snake_case(&target.unit.to_string()), |name| name.value());
     let texts = match keys.devices {
@@ -82,27 +86,31 @@ fn texts(
             "`devices` is for `CpuItem` of CPUs: devices run one work item at a time; write the kernel as `CpuItem`, or code for devices with `#[implementations(..)]`",
         ));
     }
+    let options = {
+        let (fast_math, unchecked) = (keys.fast_math.is_some(), keys.unchecked.is_some());
+        quote!(#core::kernel::staging::TextOptions { fast_math: #fast_math, unchecked: #unchecked })
+    };
     let of_list = |(at, list): (usize, &target::List)| {
         let values: Vec<_> =
             target.parameters.iter().zip(list.values.iter().map(ToTokens::to_token_stream)).collect();
         let text = format_ident!("text_{at}");
-        let function = staging::of_item(implementation, &list.definition, &values, &text, core)?;
+        let function = staging::of_item(implementation, &list.definition, &values, &text, &options, core)?;
         let selection: Vec<_> = keys
             .attributes
             .iter()
             .filter(|(key, _)| ["vendor", "device", "architecture", "version"].contains(&key.as_str()))
             .cloned()
             .collect();
-        let priority = keys.priority.saturating_sub(1);
-        let entries = staging::entries(
-            &list.definition,
-            &text,
+        let entry = staging::Entry {
+            definition: &list.definition,
+            text: &text,
             name,
-            priority,
-            &selection,
-            core,
-            list.span.unwrap_or(span),
-        );
+            priority: keys.priority.saturating_sub(1),
+            attributes: &selection,
+            options: &options,
+            span: list.span.unwrap_or(span),
+        };
+        let entries = staging::entries(&entry, core);
         Ok(quote!(#function #entries))
     };
     lists.iter().enumerate().map(of_list).collect()

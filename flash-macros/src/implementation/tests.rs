@@ -26,14 +26,26 @@ fn generic() -> TokenStream {
     }
 }
 
+/// The same with its body inlined.
+fn inlined() -> TokenStream {
+    quote! {
+        impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain {
+            #[inline(always)]
+            fn item(_: Index<1>, k: AccelerateItem<'_, T>) {}
+        }
+    }
+}
+
 fn concrete() -> TokenStream {
     quote!(impl CpuSpan<Accelerate<'_, f32>> for simd::Avx512 {})
 }
 
 #[test]
-fn an_entry_per_element_type_after_the_impl_as_written() {
+fn an_entry_per_element_type_after_the_impl() {
     let out = written(quote!(for(f32, [f64; 3]), priority = -10), generic());
-    assert!(out.starts_with(&text(generic())), "{out}");
+    assert!(out.starts_with(&text(inlined())), "{out}");
+    // What it says itself stays.
+    assert!(written(quote!(for(f32)), inlined()).starts_with(&text(inlined())));
     assert_eq!(out.matches("submit!").count(), 2);
     for part in [
         "cpu_implementation::<Accelerate<'static, f32>>(",

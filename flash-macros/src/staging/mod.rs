@@ -63,6 +63,7 @@ pub fn of_item(
     definition: &TokenStream,
     values: &[(&Ident, TokenStream)],
     name: &Ident,
+    options: &TokenStream,
     core: &TokenStream,
 ) -> syn::Result<TokenStream> {
     let function = item_function(implementation)?;
@@ -97,7 +98,7 @@ pub fn of_item(
     Ok(quote! {
         #[allow(unused, non_shorthand_field_patterns, clippy::all, clippy::pedantic)]
         fn #name() -> #staging::Text {
-            #staging::text(<#definition as #kernel::KernelDefinition>::NAME, || {
+            #staging::text(<#definition as #kernel::KernelDefinition>::NAME, #options, || {
                 #(#bindings)*
                 #body
             })
@@ -174,30 +175,44 @@ pub fn kernel_fn(attribute: TokenStream, item: TokenStream, core: &TokenStream) 
     })
 }
 
+/// A text that is registered.
+pub struct Entry<'a> {
+    pub definition: &'a TokenStream,
+    /// The function that writes it.
+    pub text: &'a Ident,
+    pub name: &'a str,
+    pub priority: i32,
+    /// For its selection.
+    pub attributes: &'a [(String, String)],
+    /// A `TextOptions`.
+    pub options: &'a TokenStream,
+    pub span: Span,
+}
+
 /// The entries of a text in the inventory, for the targets that take it.
-pub fn entries(
-    definition: &TokenStream,
-    text: &Ident,
-    name: &str,
-    priority: i32,
-    attributes: &[(String, String)],
-    core: &TokenStream,
-    span: Span,
-) -> TokenStream {
+pub fn entries(entry: &Entry<'_>, core: &TokenStream) -> TokenStream {
+    let Entry { definition, text, name, priority, attributes, options, span } = entry;
     let kernel = quote!(#core::kernel);
     let texts: Vec<_> = attributes.iter().map(|(key, value)| quote!((#key, #value))).collect();
-    // Sums and products are rounded as they are written: in OpenCL C a pragma says so.
-    let entries = [("opencl", ""), ("cuda", "--fmad=false")].map(|(target, options)| {
+    let entries = ["opencl", "cuda"].map(|target| {
         quote! {
             #core::__private::inventory::submit! {
                 #kernel::ImplementationEntry {
                     build: || #kernel::staging::staged_implementation::<#definition>(
-                        #target, #name, #priority, ::core::file!(), &[("build_options", #options), #(#texts),*], #text,
+                        &#kernel::staging::StagedCode {
+                            target: #target,
+                            name: #name,
+                            priority: #priority,
+                            beside: ::core::file!(),
+                            texts: &[#(#texts),*],
+                            options: #options,
+                            text: #text,
+                        },
                     ),
                     module: ::core::module_path!(),
                 }
             }
         }
     });
-    respan(quote!(#(#entries)*), span)
+    respan(quote!(#(#entries)*), *span)
 }

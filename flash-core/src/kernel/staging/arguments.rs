@@ -1,6 +1,6 @@
 //! The arguments of a staged kernel: parameters of its function, and what stands for them.
 
-use super::memory::{OutValue, PhasedValue, SliceValue, WindowValue, element};
+use super::memory::{OutValue, PhasedValue, SliceValue, WindowValue, proved};
 use super::number::Number;
 use super::shared::{AccumulatorValue, ScatterValue};
 use super::value::{Plain, Value, Variable};
@@ -59,7 +59,7 @@ fn own_index(name: &str) -> String {
 
 fn own<T: Plain>(argument: &str, access: &str) -> T::Value {
     let name = array::<T>(argument, access);
-    element::<T>(&name, &own_index(&name))
+    proved::<T>(&name, &own_index(&name))
 }
 
 fn row<T: Plain>(argument: &str, access: &str) -> SliceValue<T> {
@@ -131,13 +131,14 @@ impl<T: Plain> Stages<Phased<'static, T>> for Device {
         let name = array::<T>(name, "");
         let index = own_index(&name);
         if staged {
-            let own = element::<T>(&name, &index);
+            let own = proved::<T>(&name, &index);
             return PhasedValue { name, own };
         }
         parameter(format!("FLASH_GLOBAL {} *{name}_next", T::Value::c_name()));
-        let own = T::Value::at(T::Value::unwrapped(format!("FLASH_NEXT({name}, {index})")), true);
+        let next = format!("FLASH_PROVED({name}_next, {index}, FLASH_OF({name}).next_origin)");
+        let own = T::Value::at(T::Value::unwrapped(next), true);
         // It begins as it is.
-        own.assign(&element::<T>(&name, &index).read());
+        own.assign(&proved::<T>(&name, &index).read());
         PhasedValue { name, own }
     }
 }

@@ -31,10 +31,46 @@ FLASH_FUNCTION void flash_fault(flash_u64 number, FLASH_GLOBAL const flash_u64 *
 }
 ";
 
+/// What a kernel asks for beyond its body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextOptions {
+    /// Sums and products may be contracted, and functions estimated.
+    pub fast_math: bool,
+    /// Indices are not compared with their arrays, unless the setting `check_bounds` asks for it.
+    pub unchecked: bool,
+}
+
+impl TextOptions {
+    /// Options of the compiler for a target.
+    fn of_compiler(self, target: &str) -> &'static str {
+        match (target, self.fast_math) {
+            ("cuda", false) => "--fmad=false",
+            ("cuda", true) => "--use_fast_math",
+            ("opencl", true) => "-cl-unsafe-math-optimizations",
+            _ => "",
+        }
+    }
+}
+
 /// Before the text: sums and products are rounded as they are written.
-const HEAD: &str = "\
+const ROUNDED: &str = "\
 #ifdef __OPENCL_VERSION__
 #pragma OPENCL FP_CONTRACT OFF
+#endif
+";
+
+/// Before the text: an element that the proof of a launch covers.
+const PROVED: &str = "\
+#define FLASH_PROVED(pointer, index, origin) \\
+    ((pointer)[(flash_i64)(index) - (flash_i64)(origin) / (flash_i64)sizeof(*(pointer))])
+";
+
+/// Before a text without checks of indices.
+const UNCHECKED: &str = "\
+#ifndef FLASH_CHECK_ALL
+#undef FLASH_CHECKED
+#define FLASH_CHECKED(array, pointer, index, origin, end) FLASH_PROVED(pointer, index, origin)
+#define FLASH_UNCHECKED 1
 #endif
 ";
 
@@ -42,7 +78,7 @@ const HEAD: &str = "\
 pub const ENTRY: &str = "flash_kernel";
 
 /// Writes the text of a kernel: `body` is its second function.
-pub fn text(kernel: &str, body: impl FnOnce()) -> Text {
+pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let ((), writer) = writer::fresh(|| function(body));
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
@@ -52,8 +88,10 @@ pub fn text(kernel: &str, body: impl FnOnce()) -> Text {
     let parameters = parameters.join(", ");
     let kernel_text =
         indented(&format!("FLASH_KERNEL {ENTRY}({parameters}) {{\nFLASH_FOR_ITEMS {{\n{statements}}}\n}}\n"));
+    let rounded = if options.fast_math { "" } else { ROUNDED };
+    let unchecked = if options.unchecked { UNCHECKED } else { "" };
     let source = format!(
-        "/* Written by `#[kernel(devices)]` of {kernel}. */\n{HEAD}{errors}{TYPES}{FAULT}{definitions}\n{kernel_text}"
+        "/* Written by `#[kernel(devices)]` of {kernel}. */\n{rounded}{errors}{TYPES}{PROVED}{unchecked}{FAULT}{definitions}\n{kernel_text}"
     );
     Text { source, messages }
 }
@@ -79,20 +117,28 @@ fn indented(source: &str) -> String {
     out
 }
 
+/// An implementation whose text `#[kernel(devices)]` writes.
+pub struct StagedCode {
+    /// The kind of device.
+    pub target: &'static str,
+    pub name: &'static str,
+    pub priority: i32,
+    /// The kernel's source file.
+    pub beside: &'static str,
+    /// Attributes, for its selection.
+    pub texts: &'static [(&'static str, &'static str)],
+    pub options: TextOptions,
+    pub text: fn() -> Text,
+}
+
 /// Describes a text as an implementation of `D` for a kind of device. What it allocates lives for ever: there
 /// is one per target and set of types.
-pub fn staged_implementation<D: KernelDefinition>(
-    target: &'static str,
-    name: &'static str,
-    priority: i32,
-    beside: &'static str,
-    texts: &'static [(&'static str, &'static str)],
-    text: fn() -> Text,
-) -> &'static abi::Implementation {
+pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static abi::Implementation {
+    let StagedCode { target, name, priority, beside, texts, options, text } = *code;
     let Text { source, messages } = text();
     let source: &'static str = source.leak();
     let mut texts = texts.to_vec();
-    texts.push(("entry", ENTRY));
+    texts.extend([("build_options", options.of_compiler(target)), ("entry", ENTRY)]);
     device_implementation::<D>(&DeviceCode {
         target,
         name,

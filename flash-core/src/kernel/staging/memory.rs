@@ -40,10 +40,13 @@ pub(super) fn inside(index: Expr<usize>, count: usize) -> String {
 const INSIDE: &str = "\
 FLASH_FUNCTION flash_u64 flash_inside(flash_u64 i, flash_u64 count, flash_u64 fault,
                                       FLASH_GLOBAL const flash_u64 *flash_table) {
-    if (i < count)
-        return i;
-    flash_fault(fault, flash_table);
-    return 0;
+#ifndef FLASH_UNCHECKED
+    if (i >= count) {
+        flash_fault(fault, flash_table);
+        return 0;
+    }
+#endif
+    return i;
 }
 ";
 
@@ -156,6 +159,12 @@ pub(super) fn element<T: Plain>(argument: &str, index: &str) -> T::Value {
     T::Value::at(T::Value::unwrapped(format!("FLASH_AT({argument}, {index})")), true)
 }
 
+/// An element that the proof of the launch covers, such as the work item's own: its index is not checked.
+pub(super) fn proved<T: Plain>(argument: &str, index: &str) -> T::Value {
+    let origin = format!("FLASH_OF({argument}).origin");
+    T::Value::at(T::Value::unwrapped(format!("FLASH_PROVED({argument}, {index}, {origin})")), true)
+}
+
 /// The number of elements of an argument.
 pub(super) fn length(argument: &str) -> Expr<usize> {
     Expr::value(format!("FLASH_LEN({argument})"))
@@ -202,10 +211,19 @@ impl<T: Plain> Indexed for SliceValue<T> {
         let Some((first, count)) = &self.row else {
             return element::<T>(&self.name, &index);
         };
-        // Outside of the row is outside of the array.
-        element::<T>(&self.name, &format!("({index} < {count} ? {first} + {index} : ~(flash_u64)0)"))
+        define(IN_ROW.to_owned());
+        element::<T>(&self.name, &format!("FLASH_IN_ROW({first}, {count}, {index})"))
     }
 }
+
+/// Outside of a row is outside of its array.
+const IN_ROW: &str = "\
+#ifdef FLASH_UNCHECKED
+#define FLASH_IN_ROW(first, count, i) ((first) + (i))
+#else
+#define FLASH_IN_ROW(first, count, i) ((i) < (count) ? (first) + (i) : ~(flash_u64)0)
+#endif
+";
 
 impl<T: Plain> WindowValue<T> {
     /// Number of elements of the array, not of the part.
@@ -266,7 +284,11 @@ impl<T: Plain> WindowValue<T> {
 const AXES: &str = "\
 #define FLASH_AXIS(array, axis) \\
     (flash_table[FLASH_FAULT + 16 + FLASH_SCRATCH / 8 + 2 * FLASH_ARRAY_##array + (axis)])
+#ifdef FLASH_UNCHECKED
+#define FLASH_HAS(array, axis, i) 1
+#else
 #define FLASH_HAS(array, axis, i) (FLASH_PART_BEGIN(array, axis) <= (i) && (i) < FLASH_PART_END(array, axis))
+#endif
 #define FLASH_WITHIN(array, x, y, z) \\
     (FLASH_HAS(array, 0, x) && FLASH_HAS(array, 1, y) && FLASH_HAS(array, 2, z) \\
          ? (x) + (y) * FLASH_AXIS(array, 0) + (z) * FLASH_AXIS(array, 1) \\

@@ -37,7 +37,7 @@ pub use control::{
     Steps, branch, break_loop, continue_loop, endless, for_each, for_loop, function, never, range,
     return_value, while_loop,
 };
-pub use implementation::{Text, staged_implementation, text};
+pub use implementation::{StagedCode, Text, TextOptions, staged_implementation, text};
 pub use memory::{IndexValue, Indexed, OutValue, PhasedValue, SliceValue, WindowValue, index, work_item};
 pub use number::{Bits, Float, Integer, Number};
 pub use ops::{

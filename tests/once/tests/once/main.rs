@@ -6,4 +6,5 @@ mod first;
 mod grids;
 mod meaning;
 mod numbers;
+mod options;
 mod texts;

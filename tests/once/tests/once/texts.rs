@@ -63,9 +63,9 @@ flash_kernel(const float a_3, FLASH_GLOBAL const float *x_4, FLASH_GLOBAL float 
         const flash_u64 index_2 = FLASH_INDEX(0);
         const flash_u64 own_5 = FLASH_OWN_INDEX(x_4);
         const flash_u64 own_7 = FLASH_OWN_INDEX(y_6);
-        const float t_8 = FLASH_AT(x_4, own_5);
-        const float t_9 = FLASH_AT(y_6, own_7);
-        FLASH_AT(y_6, own_7) = (t_9 + (a_3 * t_8));
+        const float t_8 = FLASH_PROVED(x_4, own_5, FLASH_OF(x_4).origin);
+        const float t_9 = FLASH_PROVED(y_6, own_7, FLASH_OF(y_6).origin);
+        FLASH_PROVED(y_6, own_7, FLASH_OF(y_6).origin) = (t_9 + (a_3 * t_8));
     }
 }
 ";
