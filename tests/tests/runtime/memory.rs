@@ -377,8 +377,8 @@ fn a_vector_comes_back_without_a_copy() {
     assert_eq!(other.into_vec().unwrap(), vec![0; 50_000]);
     let collected: FlashMemory<u32> = (0..100_000).collect();
     assert_eq!(collected.into_vec().unwrap(), expected);
-    assert_eq!(FlashMemory::<u32>::zeroed(0).into_vec().unwrap(), []);
-    assert_eq!(FlashMemory::from(Vec::<u32>::with_capacity(8)).into_vec().unwrap(), []);
+    assert_eq!(FlashMemory::<u32>::zeroed(0).into_vec().unwrap(), [0_u32; 0]);
+    assert_eq!(FlashMemory::from(Vec::<u32>::with_capacity(8)).into_vec().unwrap(), [0_u32; 0]);
     // A vector with room to grow keeps it.
     let mut roomy = Vec::with_capacity(100);
     roomy.push(5_u8);

@@ -121,13 +121,17 @@ fn indented(source: &str) -> String {
 pub struct StagedCode {
     /// The kind of device.
     pub target: &'static str,
+    /// The implementation's name.
     pub name: &'static str,
+    /// Its priority.
     pub priority: i32,
     /// The kernel's source file.
     pub beside: &'static str,
     /// Attributes, for its selection.
     pub texts: &'static [(&'static str, &'static str)],
+    /// What the kernel asks for beyond its body.
     pub options: TextOptions,
+    /// Writes the text.
     pub text: fn() -> Text,
 }
 
