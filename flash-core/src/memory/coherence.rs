@@ -247,7 +247,10 @@ impl ArrayInner {
     /// [`Error::OutOfMemory`]; nothing is lost.
     #[cold]
     pub fn host_overwrites(&self) -> Result<(), Error> {
-        self.take_over(|_, _| Ok(()))
+        self.take_over(|directory, all| {
+            directory.written(Place::HOST, all);
+            Ok(())
+        })
     }
 
     /// Makes the host the only place, after `fetch`.

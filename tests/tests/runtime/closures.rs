@@ -61,7 +61,7 @@ fn no_item_is_no_call() {
 fn what_does_not_fit_is_an_error() {
     let (rt, x) = (runtime(), FlashMemory::<u8>::zeroed(10));
     let error = rt.for_each(11, x.rw(), |x| *x = 1).unwrap_err();
-    assert!(matches!(error, Error::Launch(_)), "{error}");
+    assert!(error.to_string().contains("pass a longer array"), "{error}");
     // One array, twice: as an argument that is written, it overlaps.
     let error = rt.for_each(10, (x.r(), x.w()), |(a, b)| b.set(*a)).unwrap_err();
     assert!(error.to_string().contains("overlap"), "{error}");
@@ -102,7 +102,7 @@ fn the_closure_outlives_a_launch_that_is_late() {
     drop(slow);
     match outcome {
         Ok(()) => assert!(x.read().unwrap().iter().all(|x| *x == 1)),
-        Err(error) => assert!(matches!(error, Error::Timeout { .. }), "{error}"),
+        Err(error) => assert!(error.to_string().contains("it may take 1ms"), "{error}"),
     }
 }
 
