@@ -42,6 +42,7 @@ pub use flash_macros::{Staged, kernel_fn};
 pub use flash_types::descriptor::Element;
 #[doc(hidden)] // for `#[kernel]`
 pub use implementation::{CpuFunction, cpu_implementation};
+pub(crate) use implementation::operation_of;
 pub use index::{Index, Rank, Span};
 pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
 #[doc(hidden)]
