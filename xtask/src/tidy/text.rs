@@ -7,9 +7,10 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 19] = [
+const FOLDERS: [&str; 20] = [
     "flash",
     "flash-c",
+    "flash-c2mpi",
     "flash-types",
     "flash-backend",
     "flash-core",
