@@ -1,8 +1,8 @@
 //! Child ranks: a function on some devices, or its failsafe.
 //!
-//! A message that is known to be short, as large ones of the same child rank were, runs in the call that sends
-//! it. Others are started and run on the workers, or on the thread that receives them. The rule is measured:
-//! see [`Timing`].
+//! A message that is known to be short, as large ones of the same child rank were, runs in the call that
+//! sends it. Others are started and run on the workers, or on the thread that receives them. The rule is
+//! measured: see [`Timing`].
 
 use crate::config::Strategy;
 use crate::error::{Code, Error, Result};
@@ -338,7 +338,9 @@ impl Child {
             return Err(Error::new(Code::Implementation, text));
         };
         let object = Arc::new(message.object()?);
-        let failed = |text: String| Error::new(Code::Failed, format!("the failsafe of `{}` failed: {text}", self.alias));
+        let failed = |text: String| {
+            Error::new(Code::Failed, format!("the failsafe of `{}` failed: {text}", self.alias))
+        };
         failsafe(&object).map_err(failed)
     }
 
@@ -389,7 +391,11 @@ impl Child {
             place: Place::External(data.expose_provenance()),
         };
         let Some(replica) = self.replicas.first() else {
-            return Ok(Contents::new(SmallVec::from_iter([Item::Array(0)]), SmallVec::from_iter([own]), Vec::new()));
+            return Ok(Contents::new(
+                SmallVec::from_iter([Item::Array(0)]),
+                SmallVec::from_iter([own]),
+                Vec::new(),
+            ));
         };
         let refused = || {
             let kernels = replica.descriptors();

@@ -82,7 +82,8 @@ impl World {
             match unsafe { self.receive(&target, parent, Wanted { child: *child, tag: TAG }) } {
                 Err(error) => failed = failed.or(Some(error)),
                 Ok(status) if status.bytes != one.len() as u64 => {
-                    let text = format!("expected {} bytes of each child rank, found {}", one.len(), status.bytes);
+                    let text =
+                        format!("expected {} bytes of each child rank, found {}", one.len(), status.bytes);
                     failed = failed.or(Some(Error::new(Code::Count, text)));
                 }
                 Ok(_) => match &mut total {

@@ -56,8 +56,7 @@ pub fn kernels(context: &Context) -> BTreeSet<String> {
 pub fn implementations(context: &Context, kernel: &str, attributes: &Attributes) -> BTreeSet<String> {
     // SAFETY: strings of implementations live for ever.
     let named = context.implementations().map(|one| unsafe { (one.kernel.text(), one.name.text()) });
-    let fitting =
-        named.filter(|(of, name)| of == kernel && attributes.takes(Attribute::SwPid, name));
+    let fitting = named.filter(|(of, name)| of == kernel && attributes.takes(Attribute::SwPid, name));
     fitting.map(|(_, name)| name).collect()
 }
 
@@ -111,7 +110,8 @@ pub fn kernel_of(alias: &str, attributes: &Attributes, context: &Context) -> Res
 
 fn none(alias: &str, attributes: &Attributes, registered: &BTreeSet<String>) -> String {
     let known = FUNCTIONS.iter().map(|f| format!("{} {} {}", f.sw_fid, f.alias, f.kernel));
-    let library = if registered.iter().any(|name| name.starts_with(LIBRARY)) { known.collect() } else { Vec::new() };
+    let library =
+        if registered.iter().any(|name| name.starts_with(LIBRARY)) { known.collect() } else { Vec::new() };
     let library: Vec<String> = library;
     let others: Vec<&str> = registered.iter().map(String::as_str).collect();
     format!(

@@ -132,8 +132,8 @@ impl Message {
             match sent.of.place {
                 Place::External(address) if sent.read && sent.of.bytes() > 0 => {
                     let from: *const u8 = std::ptr::with_exposed_provenance(address);
-                    // SAFETY: the caller of `ComputeObj::add_array` vouches for that many bytes, which are not
-                    // in the message's own memory.
+                    // SAFETY: the caller of `ComputeObj::add_array` vouches for that many bytes, which are
+                    // not in the message's own memory.
                     let bytes = unsafe { std::slice::from_raw_parts(from, sent.of.bytes()) };
                     sent.memory.write()?.copy_from_slice(bytes);
                 }
@@ -363,7 +363,10 @@ impl Message {
         };
         let is_bytes = element.name == "u8";
         if sent.of.element != element && !is_bytes {
-            let text = format!("expected the type `{}`, as was sent, found `{}`", sent.of.element.name, element.name);
+            let text = format!(
+                "expected the type `{}`, as was sent, found `{}`",
+                sent.of.element.name, element.name
+            );
             return Err(Error::new(Code::Type, text));
         }
         let (room, bytes) = (count.saturating_mul(element.size), sent.of.bytes());

@@ -104,7 +104,8 @@ fn next_layout() -> u64 {
 
 #[cold]
 fn busy() -> Error {
-    let text = "expected a compute object that no other call uses, found one in use: give each thread its own";
+    let text =
+        "expected a compute object that no other call uses, found one in use: give each thread its own";
     Error::new(Code::Busy, text)
 }
 
@@ -206,7 +207,8 @@ impl ComputeObj {
     ///
     /// # Errors
     /// [`Code::Argument`] for NULL or an odd address; [`Code::Count`] for more elements than memory can have,
-    /// or than a unified memory has; [`Code::Type`] for a part of a unified memory of another type; [`Code::Busy`].
+    /// or than a unified memory has; [`Code::Type`] for a part of a unified memory of another type;
+    /// [`Code::Busy`].
     ///
     /// # Safety
     /// There are that many elements at the address, as long as the object has them. What is sent may be
@@ -251,7 +253,8 @@ impl ComputeObj {
     pub fn set_dimensions(&self, kernel: usize, ranges: &[Range<u64>]) -> Result<()> {
         const MOST: usize = 256;
         if kernel >= MOST || ranges.iter().any(|range| range.start > range.end) {
-            let text = format!("expected ranges of a kernel below {MOST}, found {ranges:?} of kernel {kernel}");
+            let text =
+                format!("expected ranges of a kernel below {MOST}, found {ranges:?} of kernel {kernel}");
             return Err(Error::new(Code::Argument, text));
         }
         self.change(|contents| {
@@ -302,7 +305,10 @@ impl ComputeObj {
                 Ok(Argument { kind, element: array.element, shape, data, scalar: Vec::new() })
             }
             None => {
-                let text = format!("expected the position of one of {} arguments, found {position}", contents.items.len());
+                let text = format!(
+                    "expected the position of one of {} arguments, found {position}",
+                    contents.items.len()
+                );
                 Err(Error::new(Code::Argument, text))
             }
         }

@@ -28,8 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 6] =
-        [Kind::Child, Kind::Buffer, Kind::Object, Kind::Request, Kind::Info, Kind::Comm];
+    const ALL: [Kind; 6] = [Kind::Child, Kind::Buffer, Kind::Object, Kind::Request, Kind::Info, Kind::Comm];
 
     /// What messages call it.
     pub fn name(self) -> &'static str {

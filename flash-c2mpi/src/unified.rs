@@ -49,7 +49,9 @@ pub fn free(address: *mut u8) -> Result<()> {
     match freed {
         Some(_) => Ok(()),
         None => {
-            let text = format!("expected an address that MPIX_Alloc_mem gave, found {address:p}: it is none, or freed");
+            let text = format!(
+                "expected an address that MPIX_Alloc_mem gave, found {address:p}: it is none, or freed"
+            );
             Err(Error::new(Code::Argument, text))
         }
     }

@@ -134,7 +134,12 @@ impl World {
     /// # Errors
     /// [`Code::Alias`]; [`Code::Implementation`] if nothing implements it and there is no failsafe, with all
     /// that there is; [`Code::Config`] for a platform that is none; [`Code::Memory`].
-    pub fn claim(self: &Arc<Self>, alias: &str, failsafe: Option<Failsafe>, overrides: &Overrides) -> Result<i32> {
+    pub fn claim(
+        self: &Arc<Self>,
+        alias: &str,
+        failsafe: Option<Failsafe>,
+        overrides: &Overrides,
+    ) -> Result<i32> {
         if self.ended.load(Relaxed) {
             return Err(Error::new(Code::Init, "the program is finalised"));
         }
@@ -158,7 +163,8 @@ impl World {
             [] => vec![function],
             aliases => aliases.iter().map(|alias| self.config.function(alias)).collect::<Result<_>>()?,
         };
-        let kernels = stages.iter().map(|stage| functions::kernel_of(&stage.alias, &stage.attributes, &self.context));
+        let kernels =
+            stages.iter().map(|stage| functions::kernel_of(&stage.alias, &stage.attributes, &self.context));
         let kernels: Vec<String> = kernels.collect::<Result<_>>()?;
         let found = self.context.runtime(&platform.key)?;
         let mut devices: Vec<&'static DeviceHandle> = found.devices().to_vec();
@@ -218,7 +224,12 @@ impl World {
         lock(&self.timings).entry((device.id().to_owned(), kernels.join(","))).or_default().clone()
     }
 
-    fn replica(&self, device: &'static DeviceHandle, stages: &[&Function], kernels: &[String]) -> Result<Replica> {
+    fn replica(
+        &self,
+        device: &'static DeviceHandle,
+        stages: &[&Function],
+        kernels: &[String],
+    ) -> Result<Replica> {
         let runtime = self.context.runtime(device.id())?;
         let mut bound = Vec::new();
         for (stage, kernel) in stages.iter().zip(kernels) {
@@ -246,7 +257,10 @@ impl World {
                 let all = functions::implementations(&self.context, kernel, &Attributes::default());
                 let all: Vec<String> = all.into_iter().collect();
                 let words = stage.attributes.words();
-                Error::new(Code::Implementation, format!("expected an implementation of {words}, found {}", all.join(", ")))
+                Error::new(
+                    Code::Implementation,
+                    format!("expected an implementation of {words}, found {}", all.join(", ")),
+                )
             },
             Error::from,
         ))
@@ -286,8 +300,8 @@ impl World {
     /// Gives a buffer a shape of as many elements, before it is an argument.
     ///
     /// # Errors
-    /// [`Code::Rank`]; [`Code::Count`] for another number of elements; [`Code::Busy`] if an object or a message
-    /// has it.
+    /// [`Code::Rank`]; [`Code::Count`] for another number of elements; [`Code::Busy`] if an object or a
+    /// message has it.
     pub fn shape_buffer(&self, buffer: i32, shape: &[u64]) -> Result<()> {
         let buffer = BUFFERS.get(buffer)?;
         let mut memory = lock(&buffer.memory);
@@ -311,7 +325,8 @@ impl World {
 
     fn check_buffer(memory: &AnyMemory, count: usize, element: AnyType) -> Result<()> {
         if memory.element() != element {
-            let text = format!("expected `{}`, as the buffer has, found `{}`", memory.element().name, element.name);
+            let text =
+                format!("expected `{}`, as the buffer has, found `{}`", memory.element().name, element.name);
             return Err(Error::new(Code::Type, text));
         }
         if memory.len() != count {
@@ -329,7 +344,13 @@ impl World {
     ///
     /// # Safety
     /// There are that many elements at the address.
-    pub unsafe fn write_buffer(&self, buffer: i32, data: *const u8, count: usize, element: AnyType) -> Result<()> {
+    pub unsafe fn write_buffer(
+        &self,
+        buffer: i32,
+        data: *const u8,
+        count: usize,
+        element: AnyType,
+    ) -> Result<()> {
         let memory = lock(&BUFFERS.get(buffer)?.memory).clone();
         World::check_buffer(&memory, count, element)?;
         if count > 0 {
@@ -347,7 +368,13 @@ impl World {
     ///
     /// # Safety
     /// There is room for that many elements at the address.
-    pub unsafe fn read_buffer(&self, buffer: i32, data: *mut u8, count: usize, element: AnyType) -> Result<()> {
+    pub unsafe fn read_buffer(
+        &self,
+        buffer: i32,
+        data: *mut u8,
+        count: usize,
+        element: AnyType,
+    ) -> Result<()> {
         let memory = lock(&BUFFERS.get(buffer)?.memory).clone();
         World::check_buffer(&memory, count, element)?;
         let bytes = memory.read(0..count)?;
@@ -479,7 +506,9 @@ impl World {
     /// As [`receive`](Self::receive).
     pub fn probe_now(&self, parent: u32, wanted: Wanted) -> Result<Option<Status>> {
         self.source(wanted)?;
-        let found = self.mailbox(parent)?.look(wanted, |envelope| envelope.is_finished().then(|| status_of(envelope)));
+        let found = self
+            .mailbox(parent)?
+            .look(wanted, |envelope| envelope.is_finished().then(|| status_of(envelope)));
         Ok(found.flatten())
     }
 }
@@ -578,7 +607,8 @@ fn unfit(device: &DeviceHandle, attributes: &Attributes) -> Option<String> {
         (Attribute::SsVid, backend),
         (Attribute::SsPid, device.id()),
     ];
-    let (attribute, found) = facts.into_iter().find(|(attribute, found)| !attributes.takes(*attribute, found))?;
+    let (attribute, found) =
+        facts.into_iter().find(|(attribute, found)| !attributes.takes(*attribute, found))?;
     let pattern = attributes.get(attribute).unwrap_or_default();
     Some(format!("expected {} `{pattern}`, found `{found}`", attribute.name()))
 }

@@ -97,7 +97,10 @@ fn every_entry_runs_where_panics_are_caught() {
     let source = source();
     for name in functions(&source) {
         let body = source.split(&format!("fn {name}(")).nth(1).unwrap().split("\n}\n").next().unwrap();
-        assert!(body.contains("    call(||") || name == "MPIX_Last_error", "{name} does not run inside `call`");
+        assert!(
+            body.contains("    call(||") || name == "MPIX_Last_error",
+            "{name} does not run inside `call`"
+        );
     }
 }
 
@@ -124,7 +127,8 @@ fn the_header_compiles_as_c99_c11_and_cpp17_without_warnings() {
 
 #[test]
 fn structs_have_the_same_layout_in_c() {
-    let mut text = String::from("#include \"mpix.h\"\n#define same(c, rust) _Static_assert((c) == (rust), #c)\n");
+    let mut text =
+        String::from("#include \"mpix.h\"\n#define same(c, rust) _Static_assert((c) == (rust), #c)\n");
     macro_rules! layout {
         ($($name:ident { $($field:ident),* };)*) => {$(
             text += &format!("same(sizeof({}), {});\n", stringify!($name), size_of::<types::$name>());

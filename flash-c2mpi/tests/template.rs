@@ -1,5 +1,5 @@
-//! The template of the HALO paper in C, `template.c`: each of its kernels under its alias gives the bits of the
-//! call in Rust, on each kind of device that is here.
+//! The template of the HALO paper in C, `template.c`: each of its kernels under its alias gives the bits of
+//! the call in Rust, on each kind of device that is here.
 
 use flash::kernels::{Csr, conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
 use flash::prelude::*;
@@ -176,7 +176,8 @@ fn and_on_a_device_with_a_memory_of_its_own() {
 #[test]
 fn and_on_opencl_devices() {
     let name = "and_on_opencl_devices";
-    let plugin = plugins::build(&["flash-backend-opencl-fpga-plugin"]).join("libflash_backend_opencl_fpga_plugin.so");
+    let plugin =
+        plugins::build(&["flash-backend-opencl-fpga-plugin"]).join("libflash_backend_opencl_fpga_plugin.so");
     match flash_tests::context(&[("plugin_path", plugin.to_str().unwrap())]).runtime("OPENCL:0") {
         Ok(rt) => same_bits(&rt, "OPENCL:0", &[("FLASH_BACKEND_PATH", &plugin)]),
         Err(error) => skip(name, &format!("no OpenCL device: {error}")),
@@ -219,6 +220,50 @@ fn the_programs_of_the_documentation_run() {
 }
 
 #[test]
+fn the_program_in_fortran_runs() {
+    if !Language::Fortran.is_there() {
+        return skip("the_program_in_fortran_runs", "no Fortran compiler");
+    }
+    let programs = blocks("fortran");
+    assert_eq!(programs.len(), 1);
+    let (folder, place) = (built().folder.path(), plugins::directory());
+    let source = place.path().join("multiply.f90");
+    std::fs::write(&source, &programs[0]).unwrap();
+    let mut compile = Command::new("gfortran");
+    compile.args(["-std=f2018", "-Wall", "-Werror", "-J"]).arg(place.path());
+    compile.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("fortran/mpix.f90")).arg(&source);
+    compile.arg("-L").arg(folder).arg(format!("-Wl,-rpath,{}", folder.display()));
+    compile.args(["-Wl,--no-as-needed", "-lmpix", "-o"]).arg(folder.join("fortran"));
+    let output = compile.output().unwrap();
+    assert!(output.status.success(), "{}", text_of(&output));
+    let output = command("fortran").output().unwrap();
+    assert_eq!(text_of(&output).trim(), "1.0");
+}
+
+#[test]
+fn the_fortran_module_has_every_function_and_constant_of_the_header() {
+    let module = include_str!("../fortran/mpix.f90").to_lowercase();
+    let mut count = 0;
+    for line in include_str!("../include/mpix.h").lines() {
+        if let Some(name) = line.strip_prefix("int MPIX_").and_then(|rest| rest.split('(').next()) {
+            // Fortran has one type of child ranks.
+            let there = module.contains(&format!("name='mpix_{}'", name.to_lowercase()));
+            assert!(there || name.ends_with("_ulong"), "mpix.f90 lacks MPIX_{name}");
+            count += 1;
+        }
+        let constant = line.strip_prefix("#define MPIX_").and_then(|rest| rest.split_once(' '));
+        if let Some((name, value)) = constant
+            && value.parse::<i32>().is_ok()
+        {
+            let expected = format!("parameter :: mpix_{} = {value}\n", name.to_lowercase());
+            assert!(module.contains(&expected), "mpix.f90 lacks {expected}");
+            count += 1;
+        }
+    }
+    assert!(count > 80, "{count}");
+}
+
+#[test]
 fn the_configuration_of_the_documentation_has_no_fault() {
     let all = blocks("json");
     assert_eq!(all.len(), 1);
@@ -230,9 +275,10 @@ fn the_configuration_of_the_documentation_has_no_fault() {
 fn the_documentation_lists_every_function_of_the_header() {
     let page = std::fs::read_to_string(plugins::workspace().join("docs/halo.md")).unwrap();
     let header = include_str!("../include/mpix.h");
-    let names = header.lines().filter(|line| line.starts_with("int MPIX_")).filter_map(|line| {
-        line.strip_prefix("int ")?.split('(').next()
-    });
+    let names = header
+        .lines()
+        .filter(|line| line.starts_with("int MPIX_"))
+        .filter_map(|line| line.strip_prefix("int ")?.split('(').next());
     let mut count = 0;
     for name in names {
         let short = name.strip_prefix("MPIX_ComputeObj").or(name.strip_prefix("MPIX_Info"));

@@ -8,7 +8,7 @@
 //! | `lib/flash-backends/` | plugins of devices, which the libraries and the program find there |
 //! | `lib/flash-kernels/` | the library of kernels as a plugin, for host programs in Rust without it |
 //! | `include/` | `flash.h`, `flash.hpp`, `mpix.h`; `flash_backend.h` and `flash_device.h` for backends and kernels |
-//! | `share/flash/flash_host.f90` | the Fortran module, which a program compiles |
+//! | `share/flash/flash_host.f90`, `mpix.f90` | Fortran modules, which a program compiles |
 //! | `lib/pkgconfig/`, `lib/cmake/flash/` | for pkg-config and CMake |
 
 use std::fs;
@@ -55,13 +55,14 @@ const BUILT: [(&str, &str); 6] = [
 ];
 
 /// Files of the repository, and those that they become.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("flash-c/include/flash.h", "include/flash.h"),
     ("flash-c/include/flash.hpp", "include/flash.hpp"),
     ("flash-c2mpi/include/mpix.h", "include/mpix.h"),
     ("flash-backend/include/flash_backend.h", "include/flash_backend.h"),
     ("flash-backend/include/flash_device.h", "include/flash_device.h"),
     ("flash-c/fortran/flash_host.f90", "share/flash/flash_host.f90"),
+    ("flash-c2mpi/fortran/mpix.f90", "share/flash/mpix.f90"),
     ("flash-c/cmake/flash.pc.in", "lib/pkgconfig/flash.pc"),
     ("flash-c2mpi/mpix.pc.in", "lib/pkgconfig/mpix.pc"),
     ("flash-c/cmake/flashConfig.cmake", "lib/cmake/flash/flashConfig.cmake"),

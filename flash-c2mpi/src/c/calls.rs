@@ -74,8 +74,8 @@ fn begin(file: Option<&str>) -> Result<()> {
 /// the arguments, else of the environment's `FLASH_HALO_CONFIG`; without either, the functions of the library
 /// under the aliases of the HALO paper, in turn on the devices of `ALL_ACCEL`.
 ///
-/// Errors: `MPIX_ERR_INIT` for a second one; `MPIX_ERR_CONFIG`, whose text has each fault of the file with its
-/// line and column.
+/// Errors: `MPIX_ERR_INIT` for a second one; `MPIX_ERR_CONFIG`, whose text has each fault of the file with
+/// its line and column.
 ///
 /// # Safety
 /// `argc` and `argv` are NULL, or those of `main`: as many texts, which end with NUL.
@@ -149,12 +149,12 @@ pub extern "C" fn MPIX_Finalize() -> c_int {
 
 /// Claims a function by its alias: a child rank, to which compute objects are sent.
 ///
-/// `failsafe` is NULL, or runs where nothing implements the function. `overrides` is NULL, or changes what the
-/// configuration says of it. `MPIX_Claim` of C is this one or `MPIX_Claim_ulong`, by the type of `child`.
+/// `failsafe` is NULL, or runs where nothing implements the function. `overrides` is NULL, or changes what
+/// the configuration says of it. `MPIX_Claim` of C is this one or `MPIX_Claim_ulong`, by the type of `child`.
 ///
-/// Errors: `MPIX_ERR_ALIAS`, which lists those that there are; `MPIX_ERR_IMPLEMENTATION` if nothing implements
-/// it and there is no failsafe, which lists what there is; `MPIX_ERR_CONFIG` for a platform that is none;
-/// `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
+/// Errors: `MPIX_ERR_ALIAS`, which lists those that there are; `MPIX_ERR_IMPLEMENTATION` if nothing
+/// implements it and there is no failsafe, which lists what there is; `MPIX_ERR_CONFIG` for a platform that
+/// is none; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
 ///
 /// # Safety
 /// `alias` ends with NUL; `failsafe` may be called by any thread that sends or receives, as long as the child
@@ -293,8 +293,8 @@ fn rank(rank: c_ulong) -> c_int {
     c_int::try_from(rank).unwrap_or(-1)
 }
 
-/// Gives a buffer a shape of as many elements: the extents of `axes` axes, axis 0 first, which is the fastest.
-/// Before it is an argument.
+/// Gives a buffer a shape of as many elements: the extents of `axes` axes, axis 0 first, which is the
+/// fastest. Before it is an argument.
 ///
 /// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_COUNT`; `MPIX_ERR_BUSY` if a compute object or a message has it;
 /// `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL.
@@ -310,8 +310,8 @@ pub unsafe extern "C" fn MPIX_Buffer_shape(buffer: c_ulong, axes: c_int, shape: 
     })
 }
 
-/// Frees a child rank with its buffers and the messages that were not received, or a buffer, and sets it to 0.
-/// One that is 0 stays so. `MPIX_Free` of C is this one or `MPIX_Free_ulong`.
+/// Frees a child rank with its buffers and the messages that were not received, or a buffer, and sets it to
+/// 0. One that is 0 stays so. `MPIX_Free` of C is this one or `MPIX_Free_ulong`.
 ///
 /// Errors: `MPIX_ERR_RANK` for what is none, or freed already; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL.
 ///
@@ -395,9 +395,9 @@ pub extern "C" fn MPIX_Parent_attach(rank: c_int) -> c_int {
     })
 }
 
-/// Allocates memory of zeros that the program and devices share, to be freed with `MPIX_Free_mem`. An array in
-/// it is not copied when it is sent; between the send and the receive it is the kernel's. It may be arrays of
-/// any type, one after the other.
+/// Allocates memory of zeros that the program and devices share, to be freed with `MPIX_Free_mem`. An array
+/// in it is not copied when it is sent; between the send and the receive it is the kernel's. It may be arrays
+/// of any type, one after the other.
 ///
 /// `info` is NULL, or an info, of which nothing is used.
 ///

@@ -27,7 +27,11 @@ pub const MAX: c_int = 4;
 /// # Safety
 /// There are `count` child ranks at `children`; `comm` is a place for a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPIX_Comm_create(children: *const c_int, count: c_int, comm: *mut MPIX_Comm) -> c_int {
+pub unsafe extern "C" fn MPIX_Comm_create(
+    children: *const c_int,
+    count: c_int,
+    comm: *mut MPIX_Comm,
+) -> c_int {
     call(|| {
         // SAFETY: the caller vouches.
         unsafe {
@@ -61,7 +65,8 @@ fn check_root(root: c_int) -> Result<()> {
     match root == parent() as c_int {
         true => Ok(()),
         false => {
-            let text = format!("expected the parent rank of this thread, {}, as root, found {root}", parent());
+            let text =
+                format!("expected the parent rank of this thread, {}, as root, found {root}", parent());
             Err(Error::new(Code::Rank, text))
         }
     }
@@ -70,8 +75,8 @@ fn check_root(root: c_int) -> Result<()> {
 /// Sends the same to each child rank of a communicator, as `MPIX_Send`. What they make of it is gathered or
 /// reduced. `root` is the parent rank of this thread.
 ///
-/// Errors: as those of `MPIX_Send`, of the first that fails; the later ones get nothing then. `MPIX_ERR_COMM`;
-/// `MPIX_ERR_RANK` for another root.
+/// Errors: as those of `MPIX_Send`, of the first that fails; the later ones get nothing then.
+/// `MPIX_ERR_COMM`; `MPIX_ERR_RANK` for another root.
 ///
 /// # Safety
 /// As for `MPIX_Send`.
@@ -91,9 +96,9 @@ pub unsafe extern "C" fn MPIX_Bcast(
     })
 }
 
-/// Sends to each child rank of a communicator its part, in their order: `count` elements each, or of
-/// `count` 1 and `MPIX_COMPUTE_OBJ` one compute object each. `recvbuf` and what follows it are not used, as the
-/// root is no member. `root` is the parent rank of this thread.
+/// Sends to each child rank of a communicator its part, in their order: `count` elements each, or of `count`
+/// 1 and `MPIX_COMPUTE_OBJ` one compute object each. `recvbuf` and what follows it are not used, as the root
+/// is no member. `root` is the parent rank of this thread.
 ///
 /// Errors: as those of `MPIX_Bcast`.
 ///
@@ -132,8 +137,9 @@ pub unsafe extern "C" fn MPIX_Scatter(
 }
 
 /// Receives from each child rank of a communicator what it made of a broadcast or a part, in their order:
-/// `recvcount` elements each, or, with `recvcount` 1 and `MPIX_COMPUTE_OBJ`, one compute object each. `sendbuf`
-/// and what follows it are not used, as the root is no member. `root` is the parent rank of this thread.
+/// `recvcount` elements each, or, with `recvcount` 1 and `MPIX_COMPUTE_OBJ`, one compute object each.
+/// `sendbuf` and what follows it are not used, as the root is no member. `root` is the parent rank of this
+/// thread.
 ///
 /// Errors: as those of `MPIX_Recv`, of the first that fails; all are received. `MPIX_ERR_COMM`;
 /// `MPIX_ERR_RANK` for another root.
@@ -158,7 +164,8 @@ pub unsafe extern "C" fn MPIX_Gather(
         // SAFETY: the caller vouches for the room of each.
         unsafe {
             if recvtype == COMPUTE_OBJ {
-                let handles: &[MPIX_ComputeObj] = list(recvbuf.cast_const().cast(), all.len(), "compute objects")?;
+                let handles: &[MPIX_ComputeObj] =
+                    list(recvbuf.cast_const().cast(), all.len(), "compute objects")?;
                 let objects = handles.iter().map(|handle| object(*handle)).collect::<Result<Vec<_>>>()?;
                 for (child, object) in all.iter().zip(&objects) {
                     let wanted = Wanted { child: *child, tag: TAG };
@@ -178,9 +185,9 @@ pub unsafe extern "C" fn MPIX_Gather(
     })
 }
 
-/// Receives from each child rank of a communicator what it made of a broadcast or a part, `count` numbers each,
-/// and combines them: `op` is `MPIX_SUM`, `MPIX_PROD`, `MPIX_MIN` or `MPIX_MAX`. `sendbuf` is not used, as the
-/// root is no member. `root` is the parent rank of this thread.
+/// Receives from each child rank of a communicator what it made of a broadcast or a part, `count` numbers
+/// each, and combines them: `op` is `MPIX_SUM`, `MPIX_PROD`, `MPIX_MIN` or `MPIX_MAX`. `sendbuf` is not used,
+/// as the root is no member. `root` is the parent rank of this thread.
 ///
 /// Errors: as those of `MPIX_Gather`; `MPIX_ERR_TYPE` for what are no numbers; `MPIX_ERR_ARG` for no
 /// operation.
@@ -204,7 +211,9 @@ pub unsafe extern "C" fn MPIX_Reduce(
             PROD => Operation::Product,
             MIN => Operation::Min,
             MAX => Operation::Max,
-            _ => return Err(Error::new(Code::Argument, format!("expected MPIX_SUM or its like, found {op}"))),
+            _ => {
+                return Err(Error::new(Code::Argument, format!("expected MPIX_SUM or its like, found {op}")));
+            }
         };
         let (element, count) = elements(recvbuf, count, datatype)?;
         let all = collective::children(comm)?;

@@ -63,8 +63,8 @@ pub unsafe extern "C" fn MPIX_Info_set(info: MPIX_Info, key: *const c_char, valu
     })
 }
 
-/// The value of a key: `flag` becomes 1, and `value`, which has room for `length` bytes and a NUL, gets it, cut
-/// to fit; or `flag` becomes 0 if it is not set.
+/// The value of a key: `flag` becomes 1, and `value`, which has room for `length` bytes and a NUL, gets it,
+/// cut to fit; or `flag` becomes 0 if it is not set.
 ///
 /// Errors: `MPIX_ERR_INFO`; `MPIX_ERR_ARG` for NULL.
 ///
@@ -87,7 +87,10 @@ pub unsafe extern "C" fn MPIX_Info_get(
         *flag = c_int::from(found.is_some());
         let Some(found) = found else { return Ok(()) };
         let Ok(room) = usize::try_from(length) else {
-            return Err(Error::new(Code::Argument, format!("expected room for a value, found {length} bytes")));
+            return Err(Error::new(
+                Code::Argument,
+                format!("expected room for a value, found {length} bytes"),
+            ));
         };
         if value.is_null() {
             return Err(super::null("value"));

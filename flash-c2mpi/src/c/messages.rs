@@ -65,21 +65,33 @@ fn check(tag: c_int, comm: MPIX_Comm) -> Result<()> {
     check_comm(comm)?;
     match tag == TAG {
         false => Ok(()),
-        true => Err(Error::new(Code::Tag, format!("expected a tag below {TAG}, which is of collective calls"))),
+        true => {
+            Err(Error::new(Code::Tag, format!("expected a tag below {TAG}, which is of collective calls")))
+        }
     }
 }
 
 /// Type and number of elements at an address.
-pub(super) fn elements(buf: *const c_void, count: c_int, datatype: MPIX_Datatype) -> Result<(AnyType, usize)> {
+pub(super) fn elements(
+    buf: *const c_void,
+    count: c_int,
+    datatype: MPIX_Datatype,
+) -> Result<(AnyType, usize)> {
     let element = type_of(datatype)?;
     let Ok(count) = usize::try_from(count) else {
-        return Err(Error::new(Code::Count, format!("expected a number of elements from 0 on, found {count}")));
+        return Err(Error::new(
+            Code::Count,
+            format!("expected a number of elements from 0 on, found {count}"),
+        ));
     };
     if buf.is_null() && count > 0 {
         return Err(null("elements"));
     }
     if count.checked_mul(element.size).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(Error::new(Code::Count, format!("expected elements that memory can have, found {count}")));
+        return Err(Error::new(
+            Code::Count,
+            format!("expected elements that memory can have, found {count}"),
+        ));
     }
     Ok((element, count))
 }
@@ -124,8 +136,8 @@ pub(super) unsafe fn send(
 ///
 /// `buf` is a compute object, with the count 1 and the type `MPIX_COMPUTE_OBJ`. For a function that takes one
 /// array or scalar and writes one array it may be that one. To a buffer, all of its elements are written, and
-/// nothing comes back. Arrays may be used again when the call returns, except those of `MPIX_Alloc_mem`, which
-/// are the kernel's until the message is received.
+/// nothing comes back. Arrays may be used again when the call returns, except those of `MPIX_Alloc_mem`,
+/// which are the kernel's until the message is received.
 ///
 /// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_KERNEL` for arguments that do not fit the function;
 /// `MPIX_ERR_IMPLEMENTATION` if nothing implements it for their types; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
@@ -174,22 +186,22 @@ pub unsafe extern "C" fn MPIX_SendFwd(
     })
 }
 
-/// Receives what a function has made of a message: waits for one from `child`, or `MPIX_ANY_SOURCE`, with `tag`,
-/// or `MPIX_ANY_TAG`, and for its end. Messages of a child rank with one tag come in the order in which they
-/// were sent.
+/// Receives what a function has made of a message: waits for one from `child`, or `MPIX_ANY_SOURCE`, with
+/// `tag`, or `MPIX_ANY_TAG`, and for its end. Messages of a child rank with one tag come in the order in
+/// which they were sent.
 ///
 /// Into a compute object with the arguments that were sent, mostly that very one, the arrays are written that
 /// the function writes; an empty one gets all arguments. Into an array, the one array that the function
 /// writes. From a buffer, all of its elements. `status` may be NULL.
 ///
-/// Errors: what went wrong with the function: `MPIX_ERR_FAILED`, `MPIX_ERR_DEVICE`; `MPIX_ERR_GONE` if the child
-/// rank is freed meanwhile; `MPIX_ERR_TYPE` and `MPIX_ERR_COUNT` if the message does not fit, which is lost
-/// then; `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_BUSY`; `MPIX_ERR_COMM`;
+/// Errors: what went wrong with the function: `MPIX_ERR_FAILED`, `MPIX_ERR_DEVICE`; `MPIX_ERR_GONE` if the
+/// child rank is freed meanwhile; `MPIX_ERR_TYPE` and `MPIX_ERR_COUNT` if the message does not fit, which is
+/// lost then; `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_BUSY`; `MPIX_ERR_COMM`;
 /// `MPIX_ERR_INIT`.
 ///
 /// # Safety
-/// `buf` is a compute object if the type says so, else there is room for `count` elements; `status` is NULL or
-/// a place for one.
+/// `buf` is a compute object if the type says so, else there is room for `count` elements; `status` is NULL
+/// or a place for one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIX_Recv(
     buf: *mut c_void,
@@ -218,8 +230,8 @@ pub unsafe extern "C" fn MPIX_Recv(
     })
 }
 
-/// As `MPIX_Send`, with a request to be waited for: when it is done, arrays may be used again, except those of
-/// `MPIX_Alloc_mem`.
+/// As `MPIX_Send`, with a request to be waited for: when it is done, arrays may be used again, except those
+/// of `MPIX_Alloc_mem`.
 ///
 /// Errors: as those of `MPIX_Send`; then there is no request.
 ///
@@ -248,8 +260,8 @@ pub unsafe extern "C" fn MPIX_Isend(
     })
 }
 
-/// As `MPIX_Recv`, which does not wait: the request gets the first message that fits, of those that no earlier
-/// one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`.
+/// As `MPIX_Recv`, which does not wait: the request gets the first message that fits, of those that no
+/// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`.
 ///
 /// Errors: `MPIX_ERR_RANK`, also for a buffer; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
 /// `MPIX_ERR_COUNT`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG`; `MPIX_ERR_NO_MEM`.

@@ -1,8 +1,8 @@
-//! The face in C: each function of `mpix.h` is an `extern "C"` function of one of these modules, and the header
-//! is made of them (`tests/header.rs`).
+//! The face in C: each function of `mpix.h` is an `extern "C"` function of one of these modules, and the
+//! header is made of them (`tests/header.rs`).
 //!
-//! They check what C gives them, call the world of the process, and turn errors into a number and a text. Every
-//! handle is a number (`table.rs`), also those that C sees as pointers, which nothing follows.
+//! They check what C gives them, call the world of the process, and turn errors into a number and a text.
+//! Every handle is a number (`table.rs`), also those that C sees as pointers, which nothing follows.
 
 #![allow(non_snake_case, non_camel_case_types)] // the names of MPI's kind
 
@@ -83,7 +83,7 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str> {
         return Err(Error::new(Code::Argument, format!("expected {what}, found NULL")));
     }
     // SAFETY: the caller vouches.
-    unsafe { CStr::from_ptr(text) }
-        .to_str()
-        .map_err(|error| Error::new(Code::Argument, format!("expected {what} in UTF-8, found other bytes: {error}")))
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|error| {
+        Error::new(Code::Argument, format!("expected {what} in UTF-8, found other bytes: {error}"))
+    })
 }

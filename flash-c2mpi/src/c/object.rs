@@ -117,13 +117,13 @@ pub unsafe extern "C" fn MPIX_ComputeObj_vector(
 /// it is received. An array in memory of `MPIX_Alloc_mem` is not copied: between the send and the receive it
 /// is the kernel's. Arrays that are the same argument twice are one.
 ///
-/// Errors: `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`, also for a part of memory of `MPIX_Alloc_mem` that is in use as
-/// another array; `MPIX_ERR_COUNT` for a shape that memory cannot have; `MPIX_ERR_ARG` for NULL or an odd
+/// Errors: `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`, also for a part of memory of `MPIX_Alloc_mem` that is in use
+/// as another array; `MPIX_ERR_COUNT` for a shape that memory cannot have; `MPIX_ERR_ARG` for NULL or an odd
 /// address; `MPIX_ERR_BUSY`.
 ///
 /// # Safety
-/// There are as many elements at `data`, as long as the object has them; they may be written, where the kernel
-/// writes. `shape` has `axes` extents.
+/// There are as many elements at `data`, as long as the object has them; they may be written, where the
+/// kernel writes. `shape` has `axes` extents.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIX_ComputeObj_array(
     obj: MPIX_ComputeObj,
@@ -153,8 +153,8 @@ pub extern "C" fn MPIX_ComputeObj_buffer(obj: MPIX_ComputeObj, buffer: c_int) ->
 /// `kernel` is 0, or the number of a kernel in a pipeline. Without it each dimension is as long as the arrays
 /// that it indexes item by item.
 ///
-/// Errors: `MPIX_ERR_OBJECT`; `MPIX_ERR_ARG`; `MPIX_ERR_BUSY`. What does not fit the kernel is an error of the
-/// send.
+/// Errors: `MPIX_ERR_OBJECT`; `MPIX_ERR_ARG`; `MPIX_ERR_BUSY`. What does not fit the kernel is an error of
+/// the send.
 ///
 /// # Safety
 /// `begin` and `end` have `dimensions` numbers.
@@ -242,7 +242,8 @@ pub unsafe extern "C" fn MPIX_ComputeObj_get_scalar(
             return Err(Error::new(Code::Argument, text));
         }
         if found.element != element {
-            let text = format!("argument {position}: expected `{}`, found `{}`", found.element.name, element.name);
+            let text =
+                format!("argument {position}: expected `{}`, found `{}`", found.element.name, element.name);
             return Err(Error::new(Code::Type, text));
         }
         // SAFETY: the caller vouches for room for a value of the type.

@@ -126,7 +126,8 @@ pub unsafe extern "C" fn MPIX_Error_string(code: c_int, string: *mut c_char, len
         if string.is_null() || length.is_null() {
             return Err(Error::new(Code::Argument, "expected places for a text and its length, found NULL"));
         }
-        let meaning = usize::try_from(code).ok().and_then(|code| WORDS.get(code)).unwrap_or(&c"no such error");
+        let meaning =
+            usize::try_from(code).ok().and_then(|code| WORDS.get(code)).unwrap_or(&c"no such error");
         let text = LAST.with_borrow(|(last, text)| match *last == code && code != SUCCESS {
             true => text.as_bytes().to_vec(),
             false => meaning.to_bytes().to_vec(),

@@ -149,7 +149,9 @@ pub(super) fn type_of(datatype: MPIX_Datatype) -> Result<AnyType> {
         Some(created) if datatype >= FIRST_OF_PROGRAM => Ok(*created),
         _ => Err(Error::new(
             Code::Type,
-            format!("expected a datatype (MPIX_FLOAT and its like, or of MPIX_Type_create), found {datatype}"),
+            format!(
+                "expected a datatype (MPIX_FLOAT and its like, or of MPIX_Type_create), found {datatype}"
+            ),
         )),
     }
 }

@@ -107,7 +107,8 @@ impl<'t> Reader<'t> {
             } else {
                 let near = known.iter().find(|known| distance(known, name) <= 2);
                 let near = near.map_or(String::new(), |near| format!(": `{near}`?"));
-                let text = format!("expected a member of {what} ({}), found `{name}`{near}", known.join(", "));
+                let text =
+                    format!("expected a member of {what} ({}), found `{name}`{near}", known.join(", "));
                 self.fault(member, text);
             }
         }

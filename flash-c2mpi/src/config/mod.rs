@@ -10,8 +10,8 @@ pub use json::Fault;
 use crate::attributes::{Attribute, Attributes, Overrides};
 use crate::error::{Code, Error, Result};
 use crate::functions::FUNCTIONS;
-use jsonc_parser::ast::{Object, Value};
 use json::{Reader, kind};
+use jsonc_parser::ast::{Object, Value};
 use std::path::Path;
 
 /// The schema of the file, for editors.
@@ -188,7 +188,10 @@ impl Config {
             let (id, key) = (ROUND_ROBIN.to_owned(), DEFAULT_KEY.to_owned());
             return Ok(Platform { id, strategy: Strategy::RoundRobin, key });
         }
-        Err(Error::new(Code::Config, unknown_platform(id, self.platforms.iter().map(|platform| &*platform.id))))
+        Err(Error::new(
+            Code::Config,
+            unknown_platform(id, self.platforms.iter().map(|platform| &*platform.id)),
+        ))
     }
 
     /// A function with what a claim changes of it.
@@ -241,7 +244,10 @@ fn read<'t>(reader: &mut Reader<'t>, value: &Value<'t>) -> Option<Config> {
                 let hosts = reader.objects(&member.value, name);
                 config.hosts = hosts.iter().filter_map(|host| read_host(reader, host)).collect();
                 if config.parents() > PARENTS || config.hosts.iter().any(|host| host.slots > PARENTS) {
-                    reader.fault(*member, format!("expected at most {PARENTS} parent ranks (max_slots) in all"));
+                    reader.fault(
+                        *member,
+                        format!("expected at most {PARENTS} parent ranks (max_slots) in all"),
+                    );
                 }
             }
             "platform_list" => {
@@ -370,7 +376,8 @@ fn read_function<'t>(
         let text = "expected `sw_fid` or `sw_clid`, by which a kernel is found, or `pipeline`, found none";
         reader.fault(object, text);
     }
-    if let (Some(member), Some(_)) = (object.get("pipeline"), object.get("sw_fid").or(object.get("sw_clid"))) {
+    if let (Some(member), Some(_)) = (object.get("pipeline"), object.get("sw_fid").or(object.get("sw_clid")))
+    {
         reader.fault(member, "expected `pipeline` or a kernel of its own, found both");
     }
     (reader.faults.len() == faults).then_some(function)
@@ -387,7 +394,10 @@ fn check_pipeline(reader: &mut Reader<'_>, object: &Object<'_>, config: &Config)
                 reader.fault(element, text);
             }
             Some(function) if !function.pipeline.is_empty() => {
-                let text = format!("pipeline: expected functions with kernels, found the pipeline `{}`", alias.value);
+                let text = format!(
+                    "pipeline: expected functions with kernels, found the pipeline `{}`",
+                    alias.value
+                );
                 reader.fault(element, text);
             }
             Some(_) => {}

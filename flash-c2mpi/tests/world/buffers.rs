@@ -19,11 +19,8 @@ fn contents(world: &World, buffer: i32, count: usize) -> Vec<f32> {
 
 #[test]
 fn a_buffer_keeps_what_kernels_write_from_message_to_message() {
-    let world = with(
-        Context::default(),
-        r#"{"func_alias": "APART", "sw_fid": "halo.increase", "key": "TEST"}"#,
-        "",
-    );
+    let world =
+        with(Context::default(), r#"{"func_alias": "APART", "sw_fid": "halo.increase", "key": "TEST"}"#, "");
     for alias in ["INCREASE", "APART"] {
         let child = claim(&world, alias);
         let buffer = world.create_buffer(child, float(), &[100]).unwrap();
@@ -54,7 +51,10 @@ fn a_buffer_of_a_child_rank_is_not_for_others_and_one_of_the_framework_is() {
     let [child, other] = [(); 2].map(|()| claim(&world, "INCREASE"));
     let [own, shared] = [child, 0].map(|of| world.create_buffer(of, float(), &[10]).unwrap());
     let error = world.send(&of_buffer(&world, 1.0, own), other, 0, 0).unwrap_err();
-    assert!(error.code == ErrorCode::Rank && error.text.contains("expected buffers of child rank"), "{error}");
+    assert!(
+        error.code == ErrorCode::Rank && error.text.contains("expected buffers of child rank"),
+        "{error}"
+    );
     let object = of_buffer(&world, 1.0, shared);
     for child in [child, other] {
         world.send(&object, child, 0, 0).unwrap();

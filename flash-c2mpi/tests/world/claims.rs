@@ -102,7 +102,9 @@ fn attributes_select_the_kernel_the_implementation_and_the_device() {
     let text = refused("OLD", &[]);
     assert!(text.contains("sw_verid=0.0.*") && text.contains("12345 MMM flash.mmm"), "{text}");
     // An override changes the entry for one claim.
-    world.claim("ELSEWHERE", None, &overrides(&[("vid", "*"), ("ss_vid", "all_cpu"), ("ss_pid", "*:0")])).unwrap();
+    world
+        .claim("ELSEWHERE", None, &overrides(&[("vid", "*"), ("ss_vid", "all_cpu"), ("ss_pid", "*:0")]))
+        .unwrap();
     refused("STENCIL", &[("pid", "no such device")]);
     let error = world.claim("VDP", None, &overrides(&[("platform_id", "moon")])).unwrap_err();
     assert!(error.code == ErrorCode::Config && error.text.contains("rr_scat"), "{error}");
@@ -127,7 +129,8 @@ fn without_an_implementation_the_failsafe_runs_and_without_one_all_is_listed() {
             return Err("it only grows".into());
         }
         let array = object.argument(1).map_err(|error| error.text)?;
-        let data = unsafe { std::slice::from_raw_parts_mut(array.data.cast::<f32>(), array.shape[0] as usize) };
+        let data =
+            unsafe { std::slice::from_raw_parts_mut(array.data.cast::<f32>(), array.shape[0] as usize) };
         data.iter_mut().for_each(|x| *x += by);
         Ok(())
     });
@@ -164,8 +167,10 @@ fn a_pipeline_of_kernels_is_one_child_rank() {
     let child = claim(&world, "NORM");
     // The sum of (x y) z, for small arrays at once and for long ones on the way.
     for n in [100usize, 50_000] {
-        let mut arrays: Vec<Vec<f32>> = (0..4).map(|k| (0..n).map(|i| ((i * (k + 3)) % 7) as f32).collect()).collect();
-        let expected: f64 = (0..n).map(|i| [0, 1, 2].map(|k| f64::from(arrays[k][i])).iter().product::<f64>()).sum();
+        let mut arrays: Vec<Vec<f32>> =
+            (0..4).map(|k| (0..n).map(|i| ((i * (k + 3)) % 7) as f32).collect()).collect();
+        let expected: f64 =
+            (0..n).map(|i| [0, 1, 2].map(|k| f64::from(arrays[k][i])).iter().product::<f64>()).sum();
         let mut sum = [0.0f32];
         let object = ComputeObj::new();
         object.add_scalar(whole(), &(n as u64).to_ne_bytes()).unwrap();

@@ -127,8 +127,23 @@ fn the_schema_has_what_the_reader_takes() {
 /// JSON that is nearly a configuration.
 fn nearly() -> impl Strategy_<Value = String> {
     let name = prop::sample::select(vec![
-        "func_list", "host_list", "platform_list", "func_alias", "sw_fid", "sw_clid", "vid", "func_repl",
-        "platform_id", "pipeline", "key", "strategy", "host_name", "max_slots", "port", "$schema", "other",
+        "func_list",
+        "host_list",
+        "platform_list",
+        "func_alias",
+        "sw_fid",
+        "sw_clid",
+        "vid",
+        "func_repl",
+        "platform_id",
+        "pipeline",
+        "key",
+        "strategy",
+        "host_name",
+        "max_slots",
+        "port",
+        "$schema",
+        "other",
     ]);
     let leaf = prop_oneof![
         Just("null".to_owned()),

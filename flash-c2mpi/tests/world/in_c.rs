@@ -1,5 +1,5 @@
-//! The functions of `mpix.h`: wrong uses (NULL, what is freed, of another kind, child rank or type), failsafes in C,
-//! communicators.
+//! The functions of `mpix.h`: wrong uses (NULL, what is freed, of another kind, child rank or type),
+//! failsafes in C, communicators.
 
 use flash_c2mpi::c::calls::*;
 use flash_c2mpi::c::collective::*;
@@ -62,7 +62,8 @@ fn wrong_uses_are_errors_with_words() {
         std::fs::write(place.path(), config).unwrap();
         let file = std::ffi::CString::new(place.path().to_str().unwrap()).unwrap();
         let texts = [c"program", c"--mpix-config", file.as_c_str(), c"7"];
-        let mut arguments: Vec<*mut std::ffi::c_char> = texts.iter().map(|text| text.as_ptr().cast_mut()).collect();
+        let mut arguments: Vec<*mut std::ffi::c_char> =
+            texts.iter().map(|text| text.as_ptr().cast_mut()).collect();
         arguments.push(null_mut());
         let (mut argc, mut argv) = (4, arguments.as_mut_ptr());
         ok(unsafe { MPIX_Initialize(&mut argc, &mut argv) });
@@ -159,7 +160,8 @@ fn wrong_uses_are_errors_with_words() {
         // Infos.
         let mut info = null_mut();
         ok(unsafe { MPIX_Info_create(&mut info) });
-        let set = |info, key: &CStr, value: &CStr| unsafe { MPIX_Info_set(info, key.as_ptr(), value.as_ptr()) };
+        let set =
+            |info, key: &CStr, value: &CStr| unsafe { MPIX_Info_set(info, key.as_ptr(), value.as_ptr()) };
         fails(set(info, c"colour", c"red"), ERR_INFO, &["sw_fid", "`colour`"]);
         fails(set(obj.cast(), c"vid", c"*"), ERR_INFO, &["which is of a compute object"]);
         ok(set(info, c"pid", c"no such device"));
@@ -174,7 +176,9 @@ fn wrong_uses_are_errors_with_words() {
 
         // Buffers.
         let mut buffer = 0;
-        let create = |of: c_ulong, size, buffer: *mut c_int| unsafe { MPIX_CreateBuffer_int(of, 1, 1, size, 4, buffer) };
+        let create = |of: c_ulong, size, buffer: *mut c_int| unsafe {
+            MPIX_CreateBuffer_int(of, 1, 1, size, 4, buffer)
+        };
         fails(create(wide, 3, &mut buffer), ERR_TYPE, &["type_size 3"]);
         fails(create(12345, 4, &mut buffer), ERR_RANK, &["12345"]);
         ok(create(wide, 4, &mut buffer));
@@ -232,14 +236,16 @@ fn wrong_uses_are_errors_with_words() {
 }
 
 extern "C" fn twice(input: MPIX_ComputeObj, output: MPIX_ComputeObj) -> c_int {
-    let mut argument = MPIX_Argument { kind: 0, datatype: 0, count: 0, axes: 0, shape: [0; 4], data: null_mut() };
+    let mut argument =
+        MPIX_Argument { kind: 0, datatype: 0, count: 0, axes: 0, shape: [0; 4], data: null_mut() };
     if input != output || unsafe { MPIX_ComputeObj_get(output, 0, &mut argument) } != SUCCESS {
         return 1;
     }
     if (argument.kind, argument.datatype) != (OWNED, FLOAT) {
         return 2;
     }
-    let data = unsafe { std::slice::from_raw_parts_mut(argument.data.cast::<f32>(), argument.count as usize) };
+    let data =
+        unsafe { std::slice::from_raw_parts_mut(argument.data.cast::<f32>(), argument.count as usize) };
     data.iter_mut().for_each(|x| *x *= 2.0);
     if data[0] > 100.0 { 3 } else { 0 }
 }
@@ -248,7 +254,8 @@ extern "C" fn twice(input: MPIX_ComputeObj, output: MPIX_ComputeObj) -> c_int {
 fn a_failsafe_in_c_runs_where_nothing_implements_the_function() {
     flash_tests::in_process(&[("FLASH_CPU_THREADS", "1")], || {
         let place = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(place.path(), r#"{"func_list": [{"func_alias": "NOTHING", "sw_fid": "nothing"}]}"#).unwrap();
+        std::fs::write(place.path(), r#"{"func_list": [{"func_alias": "NOTHING", "sw_fid": "nothing"}]}"#)
+            .unwrap();
         let file = std::ffi::CString::new(place.path().to_str().unwrap()).unwrap();
         ok(unsafe { MPIX_Initialize_config(file.as_ptr()) });
         let mut child = 0;
@@ -299,13 +306,19 @@ fn a_communicator_takes_one_call_for_all_of_its_child_ranks() {
             ok(MPIX_Bcast(at, 2, FLOAT, 0, three));
             ok(MPIX_Gather(null(), 0, DATATYPE_NULL, to, 2, FLOAT, 0, three));
             assert_eq!(got, [2.0, 4.0, 2.0, 4.0, 2.0, 4.0]);
-            for (op, expected) in [(SUM, [18.0, 24.0]), (PROD, [120.0, 384.0]), (MIN, [2.0, 4.0]), (MAX, [10.0, 12.0])] {
+            for (op, expected) in
+                [(SUM, [18.0, 24.0]), (PROD, [120.0, 384.0]), (MIN, [2.0, 4.0]), (MAX, [10.0, 12.0])]
+            {
                 ok(MPIX_Scatter(at, 2, FLOAT, null_mut(), 0, DATATYPE_NULL, 0, three));
                 ok(MPIX_Reduce(null(), to, 2, FLOAT, op, 0, three));
                 assert_eq!(got[..2], expected);
             }
             ok(MPIX_Bcast(at, 2, FLOAT, 0, three));
-            fails(MPIX_Reduce(null(), to, 3, FLOAT, SUM, 0, three), ERR_COUNT, &["expected 12 bytes of each"]);
+            fails(
+                MPIX_Reduce(null(), to, 3, FLOAT, SUM, 0, three),
+                ERR_COUNT,
+                &["expected 12 bytes of each"],
+            );
             fails(MPIX_Reduce(null(), to, 2, FLOAT, 9, 0, three), ERR_ARG, &["found 9"]);
             fails(MPIX_Bcast(at, 2, FLOAT, 1, three), ERR_RANK, &["as root, found 1"]);
             fails(MPIX_Bcast(at, 2, FLOAT, 0, COMM_WORLD), ERR_COMM, &[]);
@@ -328,7 +341,16 @@ fn a_communicator_takes_one_call_for_all_of_its_child_ranks() {
                 obj
             });
             ok(MPIX_Scatter(objects.as_ptr().cast(), 1, COMPUTE_OBJ, null_mut(), 0, DATATYPE_NULL, 0, two));
-            ok(MPIX_Gather(null(), 0, DATATYPE_NULL, objects.as_ptr().cast_mut().cast(), 1, COMPUTE_OBJ, 0, two));
+            ok(MPIX_Gather(
+                null(),
+                0,
+                DATATYPE_NULL,
+                objects.as_ptr().cast_mut().cast(),
+                1,
+                COMPUTE_OBJ,
+                0,
+                two,
+            ));
             assert_eq!(data, [[1.5; 2], [5.5; 2]]);
             let mut copy = two;
             ok(MPIX_Comm_free(&mut two));

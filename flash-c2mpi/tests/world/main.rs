@@ -5,8 +5,8 @@
 mod buffers;
 mod claims;
 mod configurations;
-mod messages;
 mod in_c;
+mod messages;
 
 // The devices of the key `TEST`.
 use flash_backend_test as _;

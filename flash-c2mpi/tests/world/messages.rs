@@ -43,8 +43,8 @@ fn wildcards_take_any_tag_and_any_child_rank() {
     world.end();
 }
 
-/// Each thread sends windows of messages and receives them in another order; numbers of all messages come back
-/// once, changed by the kernel.
+/// Each thread sends windows of messages and receives them in another order; numbers of all messages come
+/// back once, changed by the kernel.
 #[test]
 fn messages_of_8_threads_with_tags_out_of_order_come_back_exactly_once() {
     let (threads, rounds, window) = (8, 40, 32);
@@ -257,7 +257,8 @@ fn arrays_and_structs_go_without_an_object() {
             let error = world.receive(&target, 0, Wanted { child: double_it, tag: 0 }).unwrap_err();
             assert_eq!(error.code, code, "{error}");
         }
-        let pair = AnyType::new(&ElementType { name: "halo::Pair".into(), size: 8, align: 4, layout: 0 }).unwrap();
+        let pair =
+            AnyType::new(&ElementType { name: "halo::Pair".into(), size: 8, align: 4, layout: 0 }).unwrap();
         let of = Pair { x: 1.5, y: 2.0 };
         world.send_array((std::ptr::from_ref(&of).cast(), 1, pair), members, 0, 0).unwrap();
         let target = Target::Array(to.as_mut_ptr().cast(), 3, float());
@@ -273,11 +274,8 @@ fn arrays_and_structs_go_without_an_object() {
 
 #[test]
 fn unified_memory_is_not_copied_and_may_have_one_type_after_the_other() {
-    let world = with(
-        Context::default(),
-        r#"{"func_alias": "APART", "sw_fid": "halo.increase", "key": "TEST"}"#,
-        "",
-    );
+    let world =
+        with(Context::default(), r#"{"func_alias": "APART", "sw_fid": "halo.increase", "key": "TEST"}"#, "");
     for alias in ["INCREASE", "APART"] {
         let child = claim(&world, alias);
         let address = unified::allocate(4000).unwrap();

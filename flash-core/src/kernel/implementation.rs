@@ -64,7 +64,11 @@ struct Reducing {
 
 /// The operation of an accumulator, an argument of a kernel that is known by its descriptor. `None`: it is no
 /// operation that has a name, and the definition is not of this program.
-pub(crate) fn operation_of(kernel: &str, position: usize, argument: &ArgumentDescriptor) -> Option<Operation> {
+pub(crate) fn operation_of(
+    kernel: &str,
+    position: usize,
+    argument: &ArgumentDescriptor,
+) -> Option<Operation> {
     if let Some(named) = Operation::named(&argument.reduce.as_ref()?.operation, &argument.element.name) {
         return Some(named);
     }

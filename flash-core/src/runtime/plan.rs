@@ -13,9 +13,7 @@ use crate::kernel::views::Operation;
 use crate::kernel::{ContentsCheck, KernelDefinition, operation_of};
 use flash_types::Code;
 use flash_types::abi;
-use flash_types::descriptor::{
-    self, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
-};
+use flash_types::descriptor::{self, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights};
 use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;

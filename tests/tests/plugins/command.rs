@@ -339,7 +339,10 @@ fn halo_check_shows_the_faults_of_a_configuration_with_their_places() {
     let (status, said) = check("{\n  \"func_list\": [{\"func_alias\": 7}]\n}", &[]);
     assert!(status == Some(1) && said.contains("halo.json:2:32: func_alias: expected a text"), "{said}");
     let (status, said) = check("{", &["--json"]);
-    assert!(status == Some(1) && said.contains("\"result\": \"faulty\"") && said.contains("\"column\": 1"), "{said}");
+    assert!(
+        status == Some(1) && said.contains("\"result\": \"faulty\"") && said.contains("\"column\": 1"),
+        "{said}"
+    );
     let output = plugins::flash("", &["halo", "check", "/no/such/file"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let schema = plugins::flash("", &["halo", "schema"]).output().unwrap();

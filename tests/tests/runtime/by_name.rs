@@ -151,7 +151,8 @@ fn a_reduction_by_an_operation_of_its_own_has_the_bits_of_its_type() {
     use flash_core::runtime::AnyArgument;
     let rt = flash_tests::runtime();
     let n = 20_000;
-    let numbers = |seed: usize| (0..n).map(|i| ((i * 37 + seed * 11) % 61) as f64 / 7.0).collect::<Vec<f64>>();
+    let numbers =
+        |seed: usize| (0..n).map(|i| ((i * 37 + seed * 11) % 61) as f64 / 7.0).collect::<Vec<f64>>();
     let (x, y) = (FlashMemory::from(numbers(1)), FlashMemory::from(numbers(2)));
     let [typed, named] = [(); 2].map(|()| FlashMemory::<f64>::zeroed(1));
     rt.submit(flash::kernels::vdp(&x, &y, &typed).unwrap()).exec([n]).unwrap();
