@@ -149,9 +149,10 @@ mod tests {
     fn operations_are_those_of_numbers() {
         let of = |operation, a: &[f32], b: &[f32]| {
             let float = AnyType::new(&ElementType::of::<f32>()).unwrap();
-            let mut to: Vec<u8> = bytemuck::cast_slice(a).to_vec();
-            combiner(float).unwrap()(operation, &mut to, bytemuck::cast_slice(b));
-            bytemuck::pod_collect_to_vec::<u8, f32>(&to)
+            let bytes = |all: &[f32]| all.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
+            let mut to = bytes(a);
+            combiner(float).unwrap()(operation, &mut to, &bytes(b));
+            to.chunks_exact(4).map(|x| f32::from_ne_bytes(x.try_into().unwrap())).collect::<Vec<f32>>()
         };
         assert_eq!(of(Operation::Sum, &[1.0, 2.0], &[3.0, 4.0]), [4.0, 6.0]);
         assert_eq!(of(Operation::Product, &[1.5, 2.0], &[3.0, 4.0]), [4.5, 8.0]);

@@ -246,9 +246,13 @@ impl Message {
         self.arrays.iter().filter(|sent| sent.written).map(|sent| sent.of.bytes() as u64).sum()
     }
 
-    /// Its run failed: what it has of arrays is no use for another.
+    /// Its run failed: what it has of arrays is no use for another. Unified memory is the program's again,
+    /// and not poisoned, since that writes it by its address.
     pub fn discard(&mut self) {
         self.layout = 0;
+        let unified = self.arrays.iter().filter(|sent| matches!(sent.of.place, Place::Unified(..)));
+        // In use by another message, it is left to that.
+        unified.for_each(|sent| drop(sent.memory.write()));
         self.arrays.clear();
     }
 

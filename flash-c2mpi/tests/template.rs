@@ -190,7 +190,7 @@ fn what_is_wrong_comes_out_with_its_words() {
     let text = text_of(&output);
     assert!(output.status.code() == Some(1) && text.contains("MMM, EWMM, SMMM"), "{text}");
     // Table 1 has what nothing uses.
-    assert!(text.contains(":3:30: `port` is kept, and nothing uses it"), "{text}");
+    assert!(text.contains(":3:29: `port` is kept, and nothing uses it"), "{text}");
 
     let faulty = table_1("ALL_CPU").replace(r#""sw_fid": "12345","#, r#""sw_fit": "12345","#);
     let text = text_of(&run("MMM", &faulty, &[]));

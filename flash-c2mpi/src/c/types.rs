@@ -9,17 +9,14 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What a compute object points to, which is the library's.
-#[repr(C)]
 pub struct mpix_compute_obj {
     _opaque: [u8; 0],
 }
 /// What a request points to, which is the library's.
-#[repr(C)]
 pub struct mpix_request {
     _opaque: [u8; 0],
 }
 /// What an info points to, which is the library's.
-#[repr(C)]
 pub struct mpix_info {
     _opaque: [u8; 0],
 }

@@ -38,11 +38,11 @@ fn each_fault_has_its_line_and_column_and_all_are_found() {
         "7:5: expected `func_alias`, found none",
         "7:34: func_repl: expected a whole number from 1 to 1024, found 0",
         "8:5: expected `sw_fid` or `sw_clid`",
-        "9:26: expected `pipeline` or a kernel of its own, found both",
+        "9:25: expected `pipeline` or a kernel of its own, found both",
         "9:38: pipeline: expected an alias of `func_list`, found `X`",
         "10:5: expected an object in func_list, found a number",
         "12:21: expected `key` beside the strategy pinned",
-        "12:90: strategy: expected one of round_robin, least_loaded, fastest, pinned, found `fast`",
+        "12:98: strategy: expected one of round_robin, least_loaded, fastest, pinned, found `fast`",
         "12:107: expected `platform_id`, found none",
         "13:3: expected a member of the configuration",
     ] {

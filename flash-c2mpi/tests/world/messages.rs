@@ -2,7 +2,7 @@
 
 use super::*;
 use flash_c2mpi::{ANY_SOURCE, ANY_TAG, Code as ErrorCode, unified};
-use flash_tests::random::Random;
+use flash_tests::Random;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
@@ -213,6 +213,27 @@ fn a_kernel_that_fails_is_an_error_of_the_receive_and_the_next_message_is_fine()
         receive(&world, &object, 0, child, 0).unwrap();
         assert_eq!(data[n - 1], n as u64 - 1);
     }
+    world.end();
+}
+
+#[test]
+fn unified_memory_is_the_program_s_again_after_a_failure() {
+    let world = world();
+    let child = claim(&world, "FAULTY");
+    let address = unified::allocate(800).unwrap();
+    let object = ComputeObj::new();
+    object.add_scalar(whole(), &7u64.to_ne_bytes()).unwrap();
+    unsafe { object.add_array(whole(), &[100], address).unwrap() };
+    world.send(&object, child, 0, 0).unwrap();
+    assert_eq!(receive(&world, &object, 0, child, 0).unwrap_err().code, ErrorCode::Failed);
+    object.set_scalar(0, &u64::MAX.to_ne_bytes()).unwrap();
+    object.set_dimensions(0, &[0..50]).unwrap();
+    unsafe { address.cast::<u64>().add(99).write(5) };
+    world.send(&object, child, 0, 0).unwrap();
+    receive(&world, &object, 0, child, 0).unwrap();
+    assert_eq!(unsafe { [49, 99].map(|i| address.cast::<u64>().add(i).read()) }, [49, 5]);
+    object.reset().unwrap();
+    unified::free(address).unwrap();
     world.end();
 }
 
