@@ -8,7 +8,7 @@
 use crate::error::{Code, Error, Result};
 use crate::object::{Array, ComputeObj, Contents, Item, Place};
 use flash_core::Handle;
-use flash_core::descriptor::{Access, KernelDescriptor, View};
+use flash_core::descriptor::{Access, ArgumentDescriptor, KernelDescriptor, View};
 use flash_core::index::{Dim, DimList, IntoDims};
 use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, AnyArguments};
@@ -163,13 +163,29 @@ impl Message {
         let mut spare: Vec<Sent> = self.arrays.drain(..).filter(|sent| sent.staged).collect();
         self.items = object.items.clone();
         self.bytes = object.arrays.iter().map(Array::bytes).sum();
+        self.kernels.clear();
+        let mut first = 0;
+        for (number, kernel) in kernels.iter().enumerate() {
+            let count = kernel.arguments.len();
+            let given = object.dimensions.get(number).filter(|given| !given.is_empty());
+            let dimensions = match given {
+                Some(given) => given.iter().cloned().collect(),
+                None => implied(kernel, &object.items[first..][..count], &object.arrays)?,
+            };
+            self.kernels.push((count, dimensions));
+            first += count;
+        }
         for (index, array) in object.arrays.iter().enumerate() {
             let (mut read, mut written) = (kernels.is_empty(), kernels.is_empty());
-            let arguments = kernels.iter().flat_map(|kernel| &kernel.arguments);
-            for (item, argument) in object.items.iter().zip(arguments) {
+            let dimensions = self.kernels.iter().map(|(_, dimensions)| dimensions);
+            let arguments = kernels.iter().zip(dimensions).flat_map(|(kernel, dimensions)| {
+                kernel.arguments.iter().map(move |argument| (argument, dimensions))
+            });
+            for (item, (argument, dimensions)) in object.items.iter().zip(arguments) {
                 if matches!(item, Item::Array(of) if *of == index) {
-                    read |= argument.access != Access::Write;
                     written |= argument.access != Access::Read;
+                    // Elements that a launch leaves out are as they were.
+                    read |= argument.access != Access::Write || !covers(argument, &array.shape, dimensions);
                 }
             }
             let (memory, range, staged) = match &array.place {
@@ -185,18 +201,6 @@ impl Message {
                 Place::Internal { memory, .. } | Place::Owned(memory) => (memory.clone(), None, false),
             };
             self.arrays.push(Sent { memory, range, staged, of: array.clone(), read, written });
-        }
-        self.kernels.clear();
-        let mut first = 0;
-        for (number, kernel) in kernels.iter().enumerate() {
-            let count = kernel.arguments.len();
-            let given = object.dimensions.get(number).filter(|given| !given.is_empty());
-            let dimensions = match given {
-                Some(given) => given.iter().cloned().collect(),
-                None => implied(kernel, &object.items[first..][..count], &object.arrays)?,
-            };
-            self.kernels.push((count, dimensions));
-            first += count;
         }
         Ok(())
     }
@@ -439,6 +443,22 @@ impl Sent {
 fn at(memory: &AnyMemory, range: &Option<Range<usize>>) -> *mut u8 {
     let first = range.as_ref().map_or(0, |range| range.start);
     memory.address().wrapping_add(first * memory.element().size)
+}
+
+/// True if a launch with these dimensions writes all of an array that it writes item by item, or accumulates.
+fn covers(argument: &ArgumentDescriptor, shape: &[u64], dimensions: &[Dim]) -> bool {
+    match argument.view {
+        View::Reduce => true,
+        View::Item | View::Phased => {
+            let axes = shape.get(usize::from(argument.row)..).unwrap_or_default();
+            let counts = argument.along.iter().map(|along| match dimensions.get(*along) {
+                Some(Dim::Count(count)) => Some(count),
+                _ => None,
+            });
+            axes.len() == argument.along.len() && counts.eq(axes.iter().map(Some))
+        }
+        _ => false,
+    }
 }
 
 /// The dimensions that follow from the arrays: each is as long as an array that it indexes item by item.

@@ -237,7 +237,7 @@ fn the_program_in_fortran_runs() {
     let output = compile.output().unwrap();
     assert!(output.status.success(), "{}", text_of(&output));
     let output = command("fortran").output().unwrap();
-    assert_eq!(text_of(&output).trim(), "1.0");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1.0", "{}", text_of(&output));
 }
 
 #[test]

@@ -105,7 +105,8 @@ impl<'t> Reader<'t> {
             } else if known.contains(&name) {
                 members.push((name, member));
             } else {
-                let near = known.iter().find(|known| distance(known, name) <= 2);
+                let nearest = known.iter().min_by_key(|known| distance(known, name));
+                let near = nearest.filter(|near| distance(near, name) <= 2);
                 let near = near.map_or(String::new(), |near| format!(": `{near}`?"));
                 let text =
                     format!("expected a member of {what} ({}), found `{name}`{near}", known.join(", "));

@@ -340,6 +340,29 @@ fn unified_memory_is_not_copied_and_may_have_one_type_after_the_other() {
 }
 
 #[test]
+fn elements_that_a_launch_leaves_out_stay_as_they_are() {
+    let world = world();
+    let child = claim(&world, "DOUBLE");
+    let (mut from, mut to) = ([1.0f32; 6], [7.0f32; 8]);
+    let object = ComputeObj::new();
+    unsafe {
+        object.add_array(float(), &[6], from.as_mut_ptr().cast()).unwrap();
+        object.add_array(float(), &[8], to.as_mut_ptr().cast()).unwrap();
+    }
+    for (ranges, expected) in [
+        (vec![], [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 7.0, 7.0]),
+        (vec![2..4], [9.0, 9.0, 2.0, 2.0, 9.0, 9.0, 9.0, 9.0]),
+    ] {
+        object.set_dimensions(0, &ranges).unwrap();
+        world.send(&object, child, 0, 0).unwrap();
+        receive(&world, &object, 0, child, 0).unwrap();
+        assert_eq!(to, expected);
+        to.fill(9.0);
+    }
+    world.end();
+}
+
+#[test]
 fn an_array_that_is_two_arguments_is_one() {
     let world = world();
     let child = claim(&world, "THRICE");
