@@ -36,7 +36,8 @@ pub(crate) struct Child {
     stateful: AtomicBool,
     buffers: Mutex<Vec<i32>>,
     freed: AtomicBool,
-    /// Messages that were received.
+    /// Messages that were received; boxes, as mailboxes have them.
+    #[allow(clippy::vec_box)]
     spare: Mutex<Vec<Box<Message>>>,
 }
 

@@ -200,7 +200,7 @@ mod tests {
         }
         assert!(TABLE.get(0).unwrap_err().text.ends_with("found 0"));
         assert!(TABLE.get(5).unwrap_err().text.contains("5, which is none"));
-        let buffer = (2 << KIND_AT) as i32;
+        let buffer = 2 << KIND_AT;
         assert!(TABLE.get(buffer).unwrap_err().text.contains("which is of a buffer"));
         assert!(TABLE.get(-1).is_err());
     }

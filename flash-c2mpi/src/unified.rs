@@ -82,7 +82,7 @@ pub(crate) fn find(data: *mut u8, element: AnyType, shape: &[u64]) -> Result<Opt
     let kept = if shape.len() > 1 { shape } else { &[] };
     if offset == 0 {
         let same = memory.element() == element && memory.len() == len && memory.shape() == kept;
-        if !same && memory.retype(element, shape).is_ok() || same {
+        if same || memory.retype(element, shape).is_ok() {
             return Ok(Some(Unified { memory: memory.clone(), range: None }));
         }
     }

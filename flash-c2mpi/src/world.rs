@@ -412,9 +412,7 @@ impl World {
     /// [`Code::Rank`] for a child or parent rank that is none; [`Code::Tag`]; [`Code::Kernel`] for arguments
     /// that do not fit; [`Code::Busy`].
     pub fn send(&self, object: &ComputeObj, child: i32, to: u32, tag: i32) -> Result<()> {
-        check_tag(tag)?;
-        let contents = object.read()?;
-        self.child(child)?.send(&contents, to, tag)
+        send(object, &self.child(child)?, to, tag)
     }
 
     /// Sends one array, or one scalar, to a child rank whose kernel takes that and writes one array.
@@ -461,11 +459,24 @@ impl World {
     /// # Safety
     /// An array has room for as many elements as it says; what objects have, as their makers vouched.
     pub unsafe fn receive(&self, target: &Target<'_>, parent: u32, wanted: Wanted) -> Result<Status> {
+        self.receive_of(target, parent, wanted, self.source(wanted)?.as_ref())
+    }
+
+    /// As [`receive`](Self::receive), from a child rank that is known.
+    pub(crate) fn receive_of(
+        &self,
+        target: &Target<'_>,
+        parent: u32,
+        wanted: Wanted,
+        source: Option<&Arc<Child>>,
+    ) -> Result<Status> {
+        if wanted.tag != ANY_TAG {
+            check_tag(wanted.tag)?;
+        }
         let mailbox = self.mailbox(parent)?;
-        let source = self.source(wanted)?;
         let envelope = match mailbox.take(wanted) {
             Some(envelope) => envelope,
-            None => mailbox.wait(wanted, || self.is_alive(source.as_ref()))?,
+            None => mailbox.wait(wanted, || self.is_alive(source))?,
         };
         deliver(envelope, target)
     }
@@ -574,10 +585,23 @@ fn status_of(envelope: &Envelope) -> Status {
     Status { source: envelope.from.id(), tag: envelope.tag, bytes }
 }
 
+/// A child rank, whatever world it is of.
+#[inline]
+pub(crate) fn child(id: i32) -> Result<Arc<Child>> {
+    CHILDREN.get(id)
+}
+
+/// Sends a compute object to a child rank; the result is for a parent rank.
+pub(crate) fn send(object: &ComputeObj, child: &Arc<Child>, to: u32, tag: i32) -> Result<()> {
+    check_tag(tag)?;
+    let contents = object.read()?;
+    child.send(&contents, to, tag)
+}
+
 fn deliver(mut envelope: Envelope, target: &Target<'_>) -> Result<Status> {
-    let child = envelope.from.clone();
-    let (source, tag) = (child.id(), envelope.tag);
-    let Some(message) = envelope.message.as_mut() else {
+    let Envelope { tag, from: child, message } = &mut envelope;
+    let (source, tag) = (child.id(), *tag);
+    let Some(message) = message.as_mut() else {
         return Ok(Status { source, tag, bytes: 0 });
     };
     child.outcome(message).inspect_err(|_| message.discard())?;

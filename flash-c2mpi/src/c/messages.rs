@@ -4,12 +4,13 @@ use super::calls::{check_comm, parent};
 use super::status::call;
 use super::types::*;
 use super::{id_of, null, object, place, world};
+use crate::child::Child;
 use crate::collective::TAG;
 use crate::error::{Code, Error, Result};
 use crate::mailbox::Wanted;
 use crate::object::ComputeObj;
 use crate::table::{Kind, Table};
-use crate::world::{Receive, Status, Target};
+use crate::world::{self, Receive, Status, Target};
 use flash_core::memory::AnyType;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -57,6 +58,12 @@ fn one(count: c_int) -> Result<()> {
         1 => Ok(()),
         _ => Err(Error::new(Code::Count, format!("expected 1 compute object, found {count}"))),
     }
+}
+
+/// A child rank that was found, or why none was: where there is no program there is none.
+#[inline]
+fn begun(found: Result<Arc<Child>>) -> Result<Arc<Child>> {
+    found.or_else(|error| world().and(Err(error)))
 }
 
 /// A message of the program's.
@@ -116,11 +123,13 @@ pub(super) unsafe fn send(
     (child, to): (c_int, u32),
     tag: c_int,
 ) -> Result<()> {
-    let world = world()?;
     if datatype == COMPUTE_OBJ {
         one(count)?;
-        return world.send(&*object(buf.cast_mut().cast())?, child, to, tag);
+        let object = object(buf.cast_mut().cast())?;
+        // Its child rank knows the world.
+        return world::send(&object, &begun(world::child(child))?, to, tag);
     }
+    let world = world()?;
     let (element, count) = elements(buf, count, datatype)?;
     // SAFETY: the caller vouches for the elements.
     unsafe {
@@ -214,7 +223,17 @@ pub unsafe extern "C" fn MPIX_Recv(
 ) -> c_int {
     call(|| {
         check_comm(comm)?;
-        let (world, to) = (world()?, Place::new(buf, count, datatype)?);
+        let to = Place::new(buf, count, datatype)?;
+        if Kind::of(child) == Some(Kind::Child) {
+            // It knows the world.
+            let source = begun(world::child(child))?;
+            let wanted = Wanted { child, tag };
+            let received = source.world.receive_of(&to.target(), parent(), wanted, Some(&source))?;
+            // SAFETY: the caller vouches.
+            unsafe { tell(status, received) };
+            return Ok(());
+        }
+        let world = world()?;
         // SAFETY: the caller vouches.
         unsafe {
             if let (Some(Kind::Buffer), Place::Array(at, count, element)) = (Kind::of(child), &to) {

@@ -1,5 +1,7 @@
 //! Sending and receiving: tags, order, wildcards, parents, threads, requests.
 
+#![allow(clippy::single_range_in_vec_init)] // index spaces of one dimension
+
 use super::*;
 use flash_c2mpi::{ANY_SOURCE, ANY_TAG, Code as ErrorCode, unified};
 use flash_tests::Random;

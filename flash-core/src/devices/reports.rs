@@ -141,6 +141,7 @@ pub fn searched() -> String {
 }
 
 /// The folder `flash-backends` beside the library that has the code at this address, as it was installed.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // the address is only compared
 pub fn plugins_beside(code: *const c_void) -> Option<PathBuf> {
     // SAFETY: all zeros is a value of it.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
