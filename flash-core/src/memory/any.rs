@@ -140,7 +140,8 @@ impl AnyMemory {
     /// # Examples
     /// ```
     /// use flash_core::{descriptor::ElementType, memory::{AnyMemory, AnyType}};
-    /// let [byte, float] = [ElementType::of::<u8>(), ElementType::of::<f32>()].map(|e| AnyType::new(&e).unwrap());
+    /// let byte = AnyType::new(&ElementType::of::<u8>())?;
+    /// let float = AnyType::new(&ElementType::of::<f32>())?;
     /// let mut memory = AnyMemory::fixed(byte, &[64])?;
     /// let address = memory.address();
     /// memory.retype(float, &[4, 4])?;

@@ -150,8 +150,18 @@ fn every_program_of_the_docs_is_a_test() {
         let fences = text.lines().filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2);
         let mut rust = 0;
         for language in fences {
-            let known =
-                ["rust", "rust,standalone_crate", "c", "cpp", "fortran", "cmake", "toml", "console", "text"];
+            let known = [
+                "rust",
+                "rust,standalone_crate",
+                "c",
+                "cpp",
+                "fortran",
+                "cmake",
+                "toml",
+                "json",
+                "console",
+                "text",
+            ];
             assert!(known.contains(&language), "{page} has a block of `{language}`: write one of {known:?}");
             rust += usize::from(language.starts_with("rust"));
         }

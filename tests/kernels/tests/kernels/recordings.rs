@@ -23,8 +23,8 @@ fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|i| 0.5 + (i * 37 + seed * 11 + i * i) as f32 % 61.0 / 64.0).collect()
 }
 
-/// Runs `with` on a pipeline that has each kernel of version 1 that could be replayed then, once, in the order
-/// of their names: all but `flash.vdp`.
+/// Runs `with` on a pipeline that has each kernel of version 1 that could be replayed then, once, in the
+/// order of their names: all but `flash.vdp`.
 fn of_each_kernel<R>(rt: &RuntimeObj, with: impl FnOnce(Pipeline<'_>) -> R) -> R {
     let array = |n, seed| FlashMemory::from(numbers(n, seed));
     let shaped = |shape: &[usize], seed| array(shape.iter().product(), seed).with_shape(shape).unwrap();
