@@ -362,7 +362,7 @@ impl Child {
         self.replicas.get(message.replica).is_none_or(|replica| replica.on_host)
     }
 
-    /// Takes back a message that was received, or that no one will receive.
+    /// Takes back a message that was received, or that nothing will receive.
     pub fn release(&self, mut message: Box<Message>) {
         if let Some(replica) = self.replicas.get(message.replica) {
             replica.load.messages.fetch_sub(1, Relaxed);
