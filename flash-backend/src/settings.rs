@@ -66,6 +66,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("opencl.copy", "FLASH_OPENCL_COPY", Kind::Flag),
     of_process("rank.mpi_lib", "FLASH_MPI_LIB", Kind::Text),
     of_process("rank.timeout_ms", "FLASH_RANK_TIMEOUT_MS", Kind::Number(50..=3_600_000)),
+    of_process("halo.config", "FLASH_HALO_CONFIG", Kind::Text),
 ];
 
 /// Values of settings, by name, as their kinds write them.

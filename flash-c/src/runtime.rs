@@ -4,10 +4,10 @@ use crate::error::{Failure, call};
 use crate::handle::{get, give, kind, place, take};
 use crate::status::*;
 use crate::text;
+use flash_core::devices::plugins_beside;
 use flash_core::{Context, RuntimeObj};
 use serde_json::Value as Json;
 use std::ffi::{CString, c_char, c_void};
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// A runtime: some devices, and what is prepared for them. Any thread may use it, several at once.
@@ -80,28 +80,11 @@ impl Runtime {
     }
 }
 
-/// The folder of plugins that were installed with this library, if it is there.
-fn installed_plugins() -> Option<PathBuf> {
-    // SAFETY: all zeros is a value of it.
-    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    let here = flash_runtime_open as *const c_void;
-    // SAFETY: the address is of this library's code; the name that is found lives as long as the library.
-    let library = unsafe {
-        if libc::dladdr(here, &mut found) == 0 || found.dli_fname.is_null() {
-            return None;
-        }
-        std::ffi::CStr::from_ptr(found.dli_fname)
-    };
-    let library = Path::new(std::ffi::OsStr::new(library.to_str().ok()?)).canonicalize().ok()?;
-    let folder = library.parent()?.join("flash-backends");
-    folder.is_dir().then_some(folder)
-}
-
 /// The context of these settings; without any that of the process.
 fn context(settings: serde_json::Map<String, Json>) -> Result<Context, Failure> {
     let says_where = settings.contains_key("plugin_path")
         || std::env::var_os("FLASH_BACKEND_PATH").is_some_and(|path| !path.is_empty());
-    let folder = if says_where { None } else { installed_plugins() };
+    let folder = if says_where { None } else { plugins_beside(flash_runtime_open as *const c_void) };
     if settings.is_empty() {
         static OF_PROCESS: OnceLock<Result<Context, flash_core::Error>> = OnceLock::new();
         let made = OF_PROCESS.get_or_init(|| match folder {

@@ -25,6 +25,7 @@ fn installed() -> &'static Installed {
     INSTALLED.get_or_init(|| {
         let built = plugins::build(&[
             "flash-c",
+            "flash-c2mpi",
             "flash-cli",
             "flash-backend-opencl-fpga-plugin",
             "flash-backend-cuda-plugin",
@@ -121,7 +122,9 @@ fn the_program_and_the_plugins_are_there_and_found() {
         "include/flash_backend.h",
         "include/flash_device.h",
         "share/flash/flash_host.f90",
+        "include/mpix.h",
         "lib/libflash.so",
+        "lib/libmpix.so",
         "lib/flash-kernels/libflash_kernels_plugin.so",
     ] {
         assert!(installed.at(file).is_file(), "{file}");

@@ -5,6 +5,7 @@ mod compare;
 mod conformance;
 mod diff;
 mod doctor;
+mod halo;
 mod jobs;
 mod kernels;
 mod list;
@@ -40,6 +41,7 @@ Examples:
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
   flash run -n 4 -- nbody --runtime RANK       a program with the devices of three processes beside it
   flash serve OPENCL --listen lab              an agent that programs use as OPENCL@lab; flash agents shows them
+  flash halo check halo.json                   the faults of a configuration of C2MPI, each with its place
   flash conformance MY_ACCEL                   does a backend do what it must?
   flash conformance MY_ACCEL --check copied    one check, in this process: for a debugger
   nbody --bodies 1024 --record nbody.flash     a program that writes its pipeline with its data
@@ -68,6 +70,7 @@ Environment:
   FLASH_CACHE_DIR             folder of compiled programs. Default: flash in XDG_CACHE_HOME or ~/.cache
   FLASH_CACHE_LIMIT           bytes of all of them, 0 to keep none. Default: 512 MiB
   FLASH_GRAPH_DOT             file for pictures of dataflow graphs: at their end, and at Ctrl-C
+  FLASH_HALO_CONFIG           configuration of programs of C2MPI. Default: the functions of the library
   FLASH_RANK_TIMEOUT_MS       how long a process of flash run may give no sign of life. Default: 5000
   FLASH_OPENCL_COPY           1: OpenCL devices have memories of their own. For tests
   FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
@@ -241,6 +244,9 @@ enum Command {
         #[arg(long = "try", value_name = "KEY")]
         tried: Option<String>,
     },
+    /// What belongs to programs of C2MPI, the interface of the HALO paper.
+    #[command(subcommand)]
+    Halo(Halo),
     /// Run the suite that every backend must pass.
     ///
     /// Tests each device of the runtime key, and the first together with each other one, through the
@@ -318,6 +324,27 @@ enum Command {
     },
 }
 
+#[derive(Subcommand)]
+enum Halo {
+    /// Check a configuration: its functions, platforms and hosts.
+    ///
+    /// Prints each fault as FILE:LINE:COLUMN: what was expected, and what was found; and what has no effect.
+    /// Loads no plugin: whether there is a kernel for a function is said by the program that claims it.
+    ///
+    /// Exit status 1 if there is a fault.
+    Check {
+        /// The configuration, in JSON; - is standard input.
+        file: PathBuf,
+        /// Print JSON: {"file", "result", "faults": [{"line", "column", "text"}], "warnings": [..]}.
+        ///
+        /// "result" is "ok" or "faulty"; "warnings" are as "faults".
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON schema of configurations, for editors.
+    Schema,
+}
+
 /// The request cannot be carried out: exit status 2.
 #[derive(Debug)]
 struct Refused(String);
@@ -391,6 +418,10 @@ fn main() -> ExitCode {
         Command::Serve { key, listen } => serve::serve(&serve::Question { key, name: listen }).map(|()| true),
         Command::Agents { json } => serve::list(json).and_then(|text| print(&text)).map(|()| true),
         Command::Agent { tried } => serve::agent(tried.as_deref()).map(|()| true),
+        Command::Halo(Halo::Check { file, json }) => {
+            halo::check(&file, json).and_then(|(text, sound)| print(&text).map(|()| sound))
+        }
+        Command::Halo(Halo::Schema) => print(flash_c2mpi::config::SCHEMA).map(|()| true),
         Command::Conformance { key, worker: Some(first), .. } => conformance::worker(&key, first),
         Command::Conformance { key, check, time_limit, json, .. } => {
             let question = conformance::Question { key: &key, json, limit: time_limit };

@@ -29,6 +29,7 @@ use flash_backend::settings::{self, Refused, Values, Variable};
 /// | `graph_dot` (p) | `FLASH_GRAPH_DOT` | file for a picture of each dataflow graph when it ends, and of those that run at Ctrl-C; SVG if its name ends in `.svg`, else DOT | none |
 /// | `rank.mpi_lib` (p) | `FLASH_MPI_LIB` | the library of MPI for processes that `mpirun` has started | the launcher's own |
 /// | `rank.timeout_ms` (p) | `FLASH_RANK_TIMEOUT_MS` | milliseconds after which a process of `flash run` that gives no sign of life is lost, 50 to 3600000 | 5000 |
+/// | `halo.config` (p) | `FLASH_HALO_CONFIG` | the configuration of programs of C2MPI, see `docs/halo.md` | the functions of the library |
 /// | `opencl.copy` | `FLASH_OPENCL_COPY` | flag: OpenCL devices that could use the host's memory get memories of their own; for tests | 0 |
 ///
 /// A flag is `1`, `true`, `yes` or `on`, or `0`, `false`, `no` or `off`. An environment variable that is

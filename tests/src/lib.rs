@@ -30,7 +30,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 22] = [
+pub(crate) const READ_BY_FLASH: [&str; 23] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_BLOCKING_THREADS",
@@ -45,6 +45,7 @@ pub(crate) const READ_BY_FLASH: [&str; 22] = [
     "FLASH_CPU_THREADS",
     "FLASH_CPU_THROTTLE",
     "FLASH_GRAPH_DOT",
+    "FLASH_HALO_CONFIG",
     "FLASH_HOST_BUDGET",
     "FLASH_HOST_GRANULE",
     "FLASH_MPI_LIB",

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | `bin/flash` | the program |
 //! | `lib/libflash.so` | the library, with the CPU backend and the library of kernels in it |
-//! | `lib/flash-backends/` | plugins of devices, which the library and the program find there |
+//! | `lib/libmpix.so` | C2MPI, the interface of the HALO paper, with the same in it |
+//! | `lib/flash-backends/` | plugins of devices, which the libraries and the program find there |
 //! | `lib/flash-kernels/` | the library of kernels as a plugin, for host programs in Rust without it |
-//! | `include/` | `flash.h`, `flash.hpp`; `flash_backend.h` and `flash_device.h` for backends and kernels |
-//! | `share/flash/flash_host.f90` | the Fortran module, which a program compiles |
-//! | `lib/pkgconfig/flash.pc`, `lib/cmake/flash/` | for pkg-config and CMake |
+//! | `include/` | `flash.h`, `flash.hpp`, `mpix.h`; `flash_backend.h` and `flash_device.h` for backends and kernels |
+//! | `share/flash/flash_host.f90`, `mpix.f90` | Fortran modules, which a program compiles |
+//! | `lib/pkgconfig/`, `lib/cmake/flash/` | for pkg-config and CMake |
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,8 +35,9 @@ pub struct Options {
 }
 
 /// The packages that are built.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "flash-c",
+    "flash-c2mpi",
     "flash-cli",
     "flash-backend-opencl-fpga-plugin",
     "flash-backend-cuda-plugin",
@@ -43,22 +45,26 @@ const PACKAGES: [&str; 5] = [
 ];
 
 /// What is built, and the file that it becomes.
-const BUILT: [(&str, &str); 5] = [
+const BUILT: [(&str, &str); 6] = [
     ("flash", "bin/flash"),
     ("libflash_c.so", "lib/libflash.so"),
+    ("libflash_c2mpi.so", "lib/libmpix.so"),
     ("libflash_backend_opencl_fpga_plugin.so", "lib/flash-backends/libflash_backend_opencl_fpga_plugin.so"),
     ("libflash_backend_cuda_plugin.so", "lib/flash-backends/libflash_backend_cuda_plugin.so"),
     ("libflash_kernels_plugin.so", "lib/flash-kernels/libflash_kernels_plugin.so"),
 ];
 
 /// Files of the repository, and those that they become.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 11] = [
     ("flash-c/include/flash.h", "include/flash.h"),
     ("flash-c/include/flash.hpp", "include/flash.hpp"),
+    ("flash-c2mpi/include/mpix.h", "include/mpix.h"),
     ("flash-backend/include/flash_backend.h", "include/flash_backend.h"),
     ("flash-backend/include/flash_device.h", "include/flash_device.h"),
     ("flash-c/fortran/flash_host.f90", "share/flash/flash_host.f90"),
+    ("flash-c2mpi/fortran/mpix.f90", "share/flash/mpix.f90"),
     ("flash-c/cmake/flash.pc.in", "lib/pkgconfig/flash.pc"),
+    ("flash-c2mpi/mpix.pc.in", "lib/pkgconfig/mpix.pc"),
     ("flash-c/cmake/flashConfig.cmake", "lib/cmake/flash/flashConfig.cmake"),
     ("flash-c/cmake/flashConfigVersion.cmake.in", "lib/cmake/flash/flashConfigVersion.cmake"),
 ];

@@ -16,6 +16,7 @@ use flash_backend::settings::{Values, distance};
 use flash_types::abi::{self, Implementation};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
 
 /// One backend, or one plugin without backends.
@@ -137,6 +138,23 @@ pub fn entries() -> Vec<Entry> {
 /// The default context's path of plugins, in words.
 pub fn searched() -> String {
     plugin_path(Catalog::of_process().settings()).1
+}
+
+/// The folder `flash-backends` beside the library that has the code at this address, as it was installed.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // the address is only compared
+pub fn plugins_beside(code: *const c_void) -> Option<PathBuf> {
+    // SAFETY: all zeros is a value of it.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for; the name that is found lives as long as the library.
+    let library = unsafe {
+        if libc::dladdr(code, &mut found) == 0 || found.dli_fname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(found.dli_fname)
+    };
+    let library = Path::new(library.to_str().ok()?).canonicalize().ok()?;
+    let folder = library.parent()?.join("flash-backends");
+    folder.is_dir().then_some(folder)
 }
 
 /// The path of plugins, and how messages name it.

@@ -1,14 +1,16 @@
 //! Descriptions of CPU implementations, which `#[kernel]` puts into the inventory of the program or plugin.
 
 use super::device::attribute;
+use super::views::Operation;
 use super::{
     CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_function, span_share, whole_share,
 };
 use flash_backend::__host::PARTS;
 use flash_types::abi;
+use flash_types::descriptor::{ArgumentDescriptor, KernelDescriptor};
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// The generated function of a door.
 pub struct CpuFunction {
@@ -38,8 +40,44 @@ impl CpuFunction {
 /// The descriptor of a definition as text: the same for all of its implementations, made for the first.
 pub(super) fn descriptor_text<D: KernelDefinition>() -> &'static str {
     static KNOWN: Mutex<BTreeMap<TypeId, &'static str>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
-    known.entry(TypeId::of::<D::Static>()).or_insert_with(|| descriptor_of::<D>().to_json().leak())
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry(TypeId::of::<D::Static>()).or_insert_with(|| {
+        let descriptor = descriptor_of::<D>();
+        let text = descriptor.to_json().leak();
+        if !D::REDUCES.is_empty() {
+            let operations = D::REDUCES.iter().copied().zip(D::operations()).collect();
+            let mut reducing = REDUCING.write().unwrap_or_else(PoisonError::into_inner);
+            reducing.push(Reducing { descriptor, operations });
+        }
+        text
+    })
+}
+
+/// The definitions with accumulators of which this program has an implementation.
+static REDUCING: RwLock<Vec<Reducing>> = RwLock::new(Vec::new());
+
+struct Reducing {
+    descriptor: KernelDescriptor,
+    /// Positions of its accumulators, and their operations.
+    operations: Vec<(usize, Operation)>,
+}
+
+/// The operation of an accumulator, an argument of a kernel that is known by its descriptor. `None`: it is no
+/// operation that has a name, and the definition is not of this program.
+pub(crate) fn operation_of(
+    kernel: &str,
+    position: usize,
+    argument: &ArgumentDescriptor,
+) -> Option<Operation> {
+    if let Some(named) = Operation::named(&argument.reduce.as_ref()?.operation, &argument.element.name) {
+        return Some(named);
+    }
+    let reducing = REDUCING.read().unwrap_or_else(PoisonError::into_inner);
+    reducing.iter().filter(|known| known.descriptor.name == kernel).find_map(|known| {
+        let (_, operation) = known.operations.iter().find(|(at, _)| *at == position)?;
+        let same = &known.descriptor.arguments[position];
+        (same.reduce == argument.reduce && same.element.agrees(&argument.element)).then_some(*operation)
+    })
 }
 
 /// The type of a definition with its path, for [`abi::Implementation::definition`]. Without parameters: an

@@ -41,6 +41,7 @@ pub use flash_backend::{Failure, cpu_has, keep_float_state};
 pub use flash_macros::{Staged, kernel_fn};
 #[doc(no_inline)]
 pub use flash_types::descriptor::Element;
+pub(crate) use implementation::operation_of;
 #[doc(hidden)] // for `#[kernel]`
 pub use implementation::{CpuFunction, cpu_implementation};
 pub use index::{Index, Rank, Span};

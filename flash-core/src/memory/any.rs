@@ -110,19 +110,69 @@ impl AnyMemory {
     /// [`Error::Shape`] if it is larger than any memory can be, [`Error::OutOfMemory`] if the system has not
     /// as much.
     pub fn zeroed(element: AnyType, shape: &[u64]) -> Result<AnyMemory, Error> {
-        let len = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).and_then(|n| usize::try_from(n).ok());
-        let layout = len.and_then(|len| element.size.checked_mul(len)).and_then(|bytes| {
-            Layout::from_size_align(bytes, element.align).ok().and_then(inner::aligned_to_devices)
-        });
-        let (Some(len), Some(layout)) = (len, layout) else {
-            return Err(Error::Shape(format!(
-                "an array of shape {shape:?} with elements of {} bytes is larger than memory can be: use smaller extents",
-                element.size
-            )));
-        };
-        // One of one axis has no shape, as other memories.
-        let shape = if shape.len() > 1 { SmallVec::from_slice(shape) } else { SmallVec::new() };
-        Ok(AnyMemory { header: ArrayInner::zeroed(len, element.size, layout, shape)?, element })
+        let (len, layout) = extent(element, shape)?;
+        Ok(AnyMemory { header: ArrayInner::zeroed(len, element.size, layout, kept(shape))?, element })
+    }
+
+    /// An array of zeros for a program that keeps its [`address`](Self::address): the host's memory of it
+    /// stays as long as a handle does, whatever devices have of it.
+    ///
+    /// # Errors
+    /// As [`zeroed`](Self::zeroed).
+    pub fn fixed(element: AnyType, shape: &[u64]) -> Result<AnyMemory, Error> {
+        let (len, layout) = extent(element, shape)?;
+        Ok(AnyMemory { header: ArrayInner::fixed(len, element.size, layout, kept(shape))?, element })
+    }
+
+    /// Where its first element is on the host. What is there is current while a guard is alive; a program
+    /// that reads or writes there at other times answers for it.
+    pub fn address(&self) -> *mut u8 {
+        self.header.data()
+    }
+
+    /// Makes it an array of other elements, of as many bytes or fewer, which keeps these bytes and its
+    /// address. What devices have of it comes to the host first.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if it has too few bytes, or other handles: it stays as it is. Otherwise as
+    /// [`read`](Self::read).
+    ///
+    /// # Examples
+    /// ```
+    /// use flash_core::{descriptor::ElementType, memory::{AnyMemory, AnyType}};
+    /// let byte = AnyType::new(&ElementType::of::<u8>())?;
+    /// let float = AnyType::new(&ElementType::of::<f32>())?;
+    /// let mut memory = AnyMemory::fixed(byte, &[64])?;
+    /// let address = memory.address();
+    /// memory.retype(float, &[4, 4])?;
+    /// assert_eq!((memory.len(), memory.shape(), memory.address()), (16, &[4, 4][..], address));
+    /// assert!(memory.retype(float, &[17]).unwrap_err().to_string().contains("64 bytes"));
+    /// # Ok::<(), flash_core::Error>(())
+    /// ```
+    pub fn retype(&mut self, element: AnyType, shape: &[u64]) -> Result<(), Error> {
+        let (len, layout) = extent(element, shape)?;
+        self.header.come_home()?;
+        let empty = ArrayInner::zeroed(0, element.size, Layout::new::<()>(), SmallVec::new())?;
+        let header = std::mem::replace(&mut self.header, empty);
+        let (bytes, others) = (header.bytes(), Arc::strong_count(&header) > 1);
+        match ArrayInner::retyped(header, len, element.size, kept(shape)) {
+            Ok(header) => {
+                (self.header, self.element) = (header, element);
+                Ok(())
+            }
+            Err(header) => {
+                self.header = header;
+                let why = match others {
+                    true => "it has other handles: give it its type before it is used".to_owned(),
+                    false => format!("it has {bytes} bytes"),
+                };
+                Err(Error::Shape(format!(
+                    "expected an array of {} bytes, for the shape {shape:?} of `{}`: {why}",
+                    layout.size(),
+                    element.name
+                )))
+            }
+        }
     }
 
     /// An array of these bytes.
@@ -203,6 +253,25 @@ impl fmt::Debug for AnyMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AnyMemory({} of {})", self.len(), self.element.name)
     }
+}
+
+/// Length and layout of an array.
+fn extent(element: AnyType, shape: &[u64]) -> Result<(usize, Layout), Error> {
+    let len = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).and_then(|n| usize::try_from(n).ok());
+    let layout = len.and_then(|len| element.size.checked_mul(len)).and_then(|bytes| {
+        Layout::from_size_align(bytes, element.align).ok().and_then(inner::aligned_to_devices)
+    });
+    len.zip(layout).ok_or_else(|| {
+        Error::Shape(format!(
+            "an array of shape {shape:?} with elements of {} bytes is larger than memory can be: use smaller extents",
+            element.size
+        ))
+    })
+}
+
+/// The shape that an array keeps: one of one axis has none, as other memories.
+fn kept(shape: &[u64]) -> SmallVec<[u64; 4]> {
+    if shape.len() > 1 { SmallVec::from_slice(shape) } else { SmallVec::new() }
 }
 
 /// Shared access of the host to bytes of an [`AnyMemory`], as [`ReadGuard`](super::ReadGuard). It owns a

@@ -25,6 +25,8 @@ pub(crate) struct HostBlock {
 enum Source {
     /// The allocator.
     Heap(HostAllocation),
+    /// The allocator; it stays the host's as long as it lives.
+    Fixed(HostAllocation),
     /// A mapping of its own, and the number of bytes of data in it.
     Reserved(Reserved, usize),
     /// Memory that is freed elsewhere.
@@ -52,6 +54,15 @@ impl HostBlock {
         }
         let heap = HostAllocation::zeroed(layout)?;
         Some(HostBlock::new(heap.data(), Source::Heap(heap), true))
+    }
+
+    /// Zeroed memory that the program has an address of: nothing of it is [given back](Self::give_back).
+    pub fn fixed(layout: Layout) -> Option<HostBlock> {
+        if layout.size() == 0 {
+            return HostBlock::zeroed(layout);
+        }
+        let heap = HostAllocation::zeroed(layout)?;
+        Some(HostBlock::new(heap.data(), Source::Fixed(heap), true))
     }
 
     /// Zeroed memory that the host can read and that takes no room until it is [committed](Self::commit).
@@ -131,7 +142,7 @@ impl HostBlock {
     /// The allocation's beginning, before what is in front of the data, and its size in bytes.
     fn all(&self) -> (*mut u8, usize) {
         match &self.source {
-            Source::Heap(heap) => heap.all(),
+            Source::Heap(heap) | Source::Fixed(heap) => heap.all(),
             Source::Reserved(reserved, _) => (reserved.base(), reserved.bytes()),
             Source::Lent => (self.data, 0),
         }
@@ -196,6 +207,9 @@ impl HostBlock {
     /// # Safety
     /// Nothing refers to these bytes, and nothing that is in them is needed.
     pub unsafe fn give_back(&self, range: Range<usize>) -> u64 {
+        if let Source::Fixed(_) = self.source {
+            return 0;
+        }
         let (base, _) = self.all();
         let in_front = self.data.addr() - base.addr();
         let range = in_front + range.start..in_front + range.end;
@@ -217,7 +231,7 @@ impl HostBlock {
             }
             // SAFETY: as the caller says; the range lies in the allocation.
             Source::Heap(heap) => unsafe { drop_pages(heap.all().0, range) },
-            Source::Lent => 0,
+            Source::Fixed(_) | Source::Lent => 0,
         };
         self.count(|before| before.saturating_sub(bytes as u64))
     }

@@ -96,6 +96,20 @@ impl ArrayInner {
         Ok(ArrayInner::of_block(block, len, element_size, layout, shape))
     }
 
+    /// The same on the host's memory that stays where it is, and is not given back before the array goes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn fixed(
+        len: usize,
+        element_size: usize,
+        layout: Layout,
+        shape: SmallVec<[u64; 4]>,
+    ) -> Result<Arc<ArrayInner>, Error> {
+        let block = HostBlock::fixed(layout).ok_or_else(|| out_of_memory(layout.size() as u64))?;
+        Ok(ArrayInner::of_block(block, len, element_size, layout, shape))
+    }
+
     /// The elements of a vector after the first `in_front`.
     pub fn of_vec<T: Element>(vec: Vec<T>, in_front: usize) -> Arc<ArrayInner> {
         let len = vec.len() - in_front;
@@ -181,6 +195,29 @@ impl ArrayInner {
         unsafe { first.into_vec(len) }
     }
 
+    /// The same bytes, or the first of them, as elements of another size, with an empty directory. If it has
+    /// other handles, or too few bytes, it comes back unchanged.
+    pub fn retyped(
+        this: Arc<ArrayInner>,
+        len: usize,
+        element_size: usize,
+        shape: SmallVec<[u64; 4]>,
+    ) -> Result<Arc<ArrayInner>, Arc<ArrayInner>> {
+        match len.checked_mul(element_size) {
+            Some(bytes) if bytes <= this.second_layout.size() => {}
+            _ => return Err(this),
+        }
+        let header = Arc::try_unwrap(this)?;
+        Ok(Arc::new_cyclic(|me| ArrayInner {
+            len,
+            element_size,
+            shape,
+            id: next_id(),
+            me: me.clone(),
+            ..header
+        }))
+    }
+
     /// Itself.
     pub fn weak(&self) -> Weak<ArrayInner> {
         self.me.clone()
@@ -262,6 +299,11 @@ impl ArrayInner {
     /// False for memory with another owner.
     pub fn is_ours(&self) -> bool {
         self.first.is_ours()
+    }
+
+    /// Bytes that were allocated for its elements.
+    pub fn bytes(&self) -> usize {
+        self.second_layout.size()
     }
 
     /// Number of elements.

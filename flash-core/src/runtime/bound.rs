@@ -169,6 +169,21 @@ impl BoundKernel {
         self.kernel.descriptors()
     }
 
+    /// Prepares it, and says whether a device of the runtime runs it, with some set of element types.
+    ///
+    /// # Errors
+    /// [`Error::NoImplementation`] lists what there is and why it does not fit; what a device says.
+    pub fn prepare(&self) -> Result<(), Error> {
+        let mut first = None;
+        for index in 0..self.variants.len() {
+            match self.plan(&Chosen::Variant(index), &self.runtime.inner).target() {
+                Ok(_) => return Ok(()),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
     /// The kernel with its arguments, whose types choose the descriptor, as [`Kernel::args`] does.
     ///
     /// # Errors

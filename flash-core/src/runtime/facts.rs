@@ -135,7 +135,7 @@ impl KernelFacts {
             kernel: descriptor.name.clone(),
             argument: argument.name.clone(),
             text: format!(
-                "it is reduced by `{operation}` on {}: by name the operations Sum, Min and Max on numbers are known, any other only through the definition's type: submit `Definition::of(..)`",
+                "it is reduced by `{operation}` on {}: by name the operations Sum, Min and Max on numbers are known, and those of definitions with an implementation in this program: link the definition's crate, or submit `Definition::of(..)`",
                 argument.element.name
             ),
         })

@@ -10,12 +10,10 @@ use crate::devices::DeviceHandle;
 use crate::devices::catalog::Catalog;
 use crate::error::Error;
 use crate::kernel::views::Operation;
-use crate::kernel::{ContentsCheck, KernelDefinition};
+use crate::kernel::{ContentsCheck, KernelDefinition, operation_of};
 use flash_types::Code;
 use flash_types::abi;
-use flash_types::descriptor::{
-    self, ArgumentDescriptor, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
-};
+use flash_types::descriptor::{self, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights};
 use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -311,8 +309,8 @@ pub(super) fn operations_of<D: KernelDefinition>() -> Vec<Option<Operation>> {
     operations
 }
 
-/// The same where only names are known.
+/// The same where only the descriptor is known.
 pub(super) fn named_operations(descriptor: &KernelDescriptor) -> Vec<Option<Operation>> {
-    let operation = |a: &ArgumentDescriptor| Operation::named(&a.reduce.as_ref()?.operation, &a.element.name);
-    descriptor.arguments.iter().map(operation).collect()
+    let arguments = descriptor.arguments.iter().enumerate();
+    arguments.map(|(position, argument)| operation_of(&descriptor.name, position, argument)).collect()
 }

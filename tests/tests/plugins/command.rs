@@ -321,3 +321,30 @@ fn topology_shows_this_machine_and_says_what_is_lacking() {
         assert!(status == Some(expected) && said.contains(part), "{status:?}: {part} is not in {said}");
     }
 }
+
+#[test]
+fn halo_check_shows_the_faults_of_a_configuration_with_their_places() {
+    let place = plugins::directory();
+    let file = place.path().join("halo.json");
+    let check = |text: &str, arguments: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let all = [&["halo", "check", file.to_str().unwrap()], arguments].concat();
+        let output = plugins::flash("", &all).output().unwrap();
+        (output.status.code(), plugins::text_of(&output))
+    };
+    let sound = r#"{"host_list": [{"host_name": "a", "port": "80"}], "func_list": [{"func_alias": "MMM", "sw_fid": "12345"}]}"#;
+    let (status, said) = check(sound, &[]);
+    assert!(status == Some(0) && said.contains("1 functions (MMM)"), "{said}");
+    assert!(said.contains("halo.json:1:35: note: `port` is kept"), "{said}");
+    let (status, said) = check("{\n  \"func_list\": [{\"func_alias\": 7}]\n}", &[]);
+    assert!(status == Some(1) && said.contains("halo.json:2:32: func_alias: expected a text"), "{said}");
+    let (status, said) = check("{", &["--json"]);
+    assert!(
+        status == Some(1) && said.contains("\"result\": \"faulty\"") && said.contains("\"column\": 1"),
+        "{said}"
+    );
+    let output = plugins::flash("", &["halo", "check", "/no/such/file"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let schema = plugins::flash("", &["halo", "schema"]).output().unwrap();
+    assert!(plugins::text_of(&schema).contains("func_list"));
+}

@@ -144,3 +144,31 @@ fn what_is_wrong_with_a_launch_by_name_is_found_like_with_one_by_type() {
     let text = submit().exec([4, 4]).unwrap_err().to_string();
     assert!(text.contains("by_name.shift") && text.contains("1 dimension"), "{text}");
 }
+
+#[flash_tests::test]
+fn a_reduction_by_an_operation_of_its_own_has_the_bits_of_its_type() {
+    use flash_core::memory::{AnyMemory, AnyType};
+    use flash_core::runtime::AnyArgument;
+    let rt = flash_tests::runtime();
+    let n = 20_000;
+    let numbers =
+        |seed: usize| (0..n).map(|i| ((i * 37 + seed * 11) % 61) as f64 / 7.0).collect::<Vec<f64>>();
+    let (x, y) = (FlashMemory::from(numbers(1)), FlashMemory::from(numbers(2)));
+    let [typed, named] = [(); 2].map(|()| FlashMemory::<f64>::zeroed(1));
+    rt.submit(flash::kernels::vdp(&x, &y, &typed).unwrap()).exec([n]).unwrap();
+    let expected = typed.get(0).unwrap();
+
+    let kernel = rt.kernel("flash.vdp").unwrap();
+    rt.submit(kernel.args((&x, &y, &named)).unwrap()).exec([n]).unwrap();
+    assert_eq!(named.get(0).unwrap().to_bits(), expected.to_bits());
+
+    let double = AnyType::new(&flash_core::descriptor::ElementType::of::<f64>()).unwrap();
+    let any = |seed| AnyMemory::copied(double, &[n as u64], bytemuck::cast_slice(&numbers(seed))).unwrap();
+    let (x, y, sum) = (any(1), any(2), AnyMemory::zeroed(double, &[1]).unwrap());
+    let bound = rt.bind("flash.vdp").unwrap();
+    let arguments = [&x, &y, &sum].map(AnyArgument::Memory);
+    for _ in 0..2 {
+        bound.launch(&arguments[..], [n]).unwrap();
+        assert_eq!(sum.read(0..1).unwrap()[..], expected.to_ne_bytes());
+    }
+}

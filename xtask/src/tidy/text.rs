@@ -7,9 +7,10 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 19] = [
+const FOLDERS: [&str; 20] = [
     "flash",
     "flash-c",
+    "flash-c2mpi",
     "flash-types",
     "flash-backend",
     "flash-core",
@@ -149,8 +150,18 @@ fn every_program_of_the_docs_is_a_test() {
         let fences = text.lines().filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2);
         let mut rust = 0;
         for language in fences {
-            let known =
-                ["rust", "rust,standalone_crate", "c", "cpp", "fortran", "cmake", "toml", "console", "text"];
+            let known = [
+                "rust",
+                "rust,standalone_crate",
+                "c",
+                "cpp",
+                "fortran",
+                "cmake",
+                "toml",
+                "json",
+                "console",
+                "text",
+            ];
             assert!(known.contains(&language), "{page} has a block of `{language}`: write one of {known:?}");
             rust += usize::from(language.starts_with("rust"));
         }

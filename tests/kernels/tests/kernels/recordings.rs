@@ -7,7 +7,7 @@
 
 use flash::kernel::prelude::*;
 use flash::kernels::smmm::Smmm;
-use flash::kernels::{conv1d, diffusion, ewmd, ewmm, js, mmm, mvm, nbody};
+use flash::kernels::{conv1d, diffusion, ewmd, ewmm, js, mmm, mvm, nbody, vdp};
 use flash::prelude::*;
 use flash::recording::{Data, Recording};
 use std::path::Path;
@@ -23,8 +23,8 @@ fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|i| 0.5 + (i * 37 + seed * 11 + i * i) as f32 % 61.0 / 64.0).collect()
 }
 
-/// Runs `with` on a pipeline that has each kernel of the library once, in the order of their names, but for
-/// `flash.vdp`: its operation is known to its type alone, so that no recording of it can be replayed.
+/// Runs `with` on a pipeline that has each kernel of version 1 that could be replayed then, once, in the
+/// order of their names: all but `flash.vdp`.
 fn of_each_kernel<R>(rt: &RuntimeObj, with: impl FnOnce(Pipeline<'_>) -> R) -> R {
     let array = |n, seed| FlashMemory::from(numbers(n, seed));
     let shaped = |shape: &[usize], seed| array(shape.iter().product(), seed).with_shape(shape).unwrap();
@@ -190,4 +190,16 @@ fn a_kernel_of_a_program_s_own_in_version_1_stays_its_own() {
     let read = Recording::from_json(&json).unwrap();
     assert_eq!(read, recording, "{json}");
     assert_eq!(rt.replay(&read).unwrap().read::<u32>(0).unwrap(), [5, 6, 7, 8]);
+}
+
+#[test]
+fn a_reduction_by_an_operation_of_its_own_is_replayed() {
+    let rt = get_runtime("ALL_CPU:0").unwrap();
+    let (x, y, sum) = (numbers(10_000, 1), numbers(10_000, 2), FlashMemory::zeroed(1));
+    let (x, y) = (FlashMemory::from(x), FlashMemory::from(y));
+    let pipeline = rt.submit(vdp(&x, &y, &sum).unwrap()).defer([10_000]);
+    let recording = pipeline.recording(Data::With).unwrap();
+    pipeline.exec().unwrap();
+    let recording = Recording::from_bytes(&recording.to_bytes().unwrap()).unwrap();
+    assert_eq!(rt.replay(&recording).unwrap().read::<f32>(2).unwrap(), [sum.get(0).unwrap()]);
 }

@@ -1,0 +1,451 @@
+//! Sending and receiving.
+
+use super::calls::{check_comm, parent};
+use super::status::call;
+use super::types::*;
+use super::{id_of, null, object, place, world};
+use crate::child::Child;
+use crate::collective::TAG;
+use crate::error::{Code, Error, Result};
+use crate::mailbox::Wanted;
+use crate::object::ComputeObj;
+use crate::table::{Kind, Table};
+use crate::world::{self, Receive, Status, Target};
+use flash_core::memory::AnyType;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+static REQUESTS: Table<Request> = Table::new(Kind::Request);
+
+enum Request {
+    /// A send: what it takes has been taken.
+    Sent(Status),
+    Receive(Receive, Place),
+}
+
+/// Where a receive puts what it gets.
+enum Place {
+    Object(Arc<ComputeObj>),
+    Array(usize, usize, AnyType),
+}
+
+impl Place {
+    /// # Safety
+    /// `buf` is a compute object if the type says so, else there is room for as many elements.
+    #[inline]
+    fn new(buf: *mut c_void, count: c_int, datatype: MPIX_Datatype) -> Result<Place> {
+        if datatype == COMPUTE_OBJ {
+            one(count)?;
+            return Ok(Place::Object(object(buf.cast())?));
+        }
+        let (element, count) = elements(buf, count, datatype)?;
+        Ok(Place::Array(buf.expose_provenance(), count, element))
+    }
+
+    #[inline]
+    fn target(&self) -> Target<'_> {
+        match self {
+            Place::Object(object) => Target::Object(object),
+            Place::Array(at, count, element) => {
+                Target::Array(std::ptr::with_exposed_provenance_mut(*at), *count, *element)
+            }
+        }
+    }
+}
+
+fn one(count: c_int) -> Result<()> {
+    match count {
+        1 => Ok(()),
+        _ => Err(Error::new(Code::Count, format!("expected 1 compute object, found {count}"))),
+    }
+}
+
+/// A child rank that was found, or why none was: where there is no program there is none.
+#[inline]
+fn begun(found: Result<Arc<Child>>) -> Result<Arc<Child>> {
+    found.or_else(|error| world().and(Err(error)))
+}
+
+/// A message of the program's.
+#[inline]
+fn check(tag: c_int, comm: MPIX_Comm) -> Result<()> {
+    check_comm(comm)?;
+    match tag == TAG {
+        false => Ok(()),
+        true => {
+            Err(Error::new(Code::Tag, format!("expected a tag below {TAG}, which is of collective calls")))
+        }
+    }
+}
+
+/// Type and number of elements at an address.
+pub(super) fn elements(
+    buf: *const c_void,
+    count: c_int,
+    datatype: MPIX_Datatype,
+) -> Result<(AnyType, usize)> {
+    let element = type_of(datatype)?;
+    let Ok(count) = usize::try_from(count) else {
+        return Err(Error::new(
+            Code::Count,
+            format!("expected a number of elements from 0 on, found {count}"),
+        ));
+    };
+    if buf.is_null() && count > 0 {
+        return Err(null("elements"));
+    }
+    if count.checked_mul(element.size).is_none_or(|bytes| bytes > isize::MAX as usize) {
+        return Err(Error::new(
+            Code::Count,
+            format!("expected elements that memory can have, found {count}"),
+        ));
+    }
+    Ok((element, count))
+}
+
+/// Fills a status, which may be NULL.
+///
+/// # Safety
+/// It is NULL, or a place for a status.
+#[inline]
+unsafe fn tell(status: *mut MPIX_Status, Status { source, tag, bytes }: Status) {
+    // SAFETY: the caller vouches.
+    if let Some(status) = unsafe { status.as_mut() } {
+        *status = MPIX_Status { MPIX_SOURCE: source, MPIX_TAG: tag, MPIX_ERROR: 0, bytes };
+    }
+}
+
+/// # Safety
+/// As for `MPIX_Send`.
+#[inline]
+pub(super) unsafe fn send(
+    (buf, count, datatype): (*const c_void, c_int, MPIX_Datatype),
+    (child, to): (c_int, u32),
+    tag: c_int,
+) -> Result<()> {
+    if datatype == COMPUTE_OBJ {
+        one(count)?;
+        let object = object(buf.cast_mut().cast())?;
+        // Its child rank knows the world.
+        return world::send(&object, &begun(world::child(child))?, to, tag);
+    }
+    let world = world()?;
+    let (element, count) = elements(buf, count, datatype)?;
+    // SAFETY: the caller vouches for the elements.
+    unsafe {
+        match Kind::of(child) {
+            Some(Kind::Buffer) => world.write_buffer(child, buf.cast(), count, element),
+            _ => world.send_array((buf.cast(), count, element), child, to, tag),
+        }
+    }
+}
+
+/// Sends to a child rank, whose function runs with it. The result comes back to the parent rank of this
+/// thread, which receives it from the child rank with the same tag.
+///
+/// `buf` is a compute object, with the count 1 and the type `MPIX_COMPUTE_OBJ`. For a function that takes one
+/// array or scalar and writes one array it may be that one. To a buffer, all of its elements are written, and
+/// nothing comes back. Arrays may be used again when the call returns, except those of `MPIX_Alloc_mem`,
+/// which are the kernel's until the message is received.
+///
+/// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_KERNEL` for arguments that do not fit the function;
+/// `MPIX_ERR_IMPLEMENTATION` if nothing implements it for their types; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
+/// `MPIX_ERR_COUNT`; `MPIX_ERR_BUSY`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`. Then nothing was sent. That the
+/// function fails is an error of the receive.
+///
+/// # Safety
+/// `buf` is a compute object if the type says so, else there are `count` elements of the type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Send(
+    buf: *const c_void,
+    count: c_int,
+    datatype: MPIX_Datatype,
+    child: c_int,
+    tag: c_int,
+    comm: MPIX_Comm,
+) -> c_int {
+    call(|| {
+        check(tag, comm)?;
+        // SAFETY: the caller vouches.
+        unsafe { send((buf, count, datatype), (child, parent()), tag) }
+    })
+}
+
+/// As `MPIX_Send`; the result goes to the parent rank `dest` instead.
+///
+/// Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank that is none.
+///
+/// # Safety
+/// As for `MPIX_Send`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_SendFwd(
+    buf: *const c_void,
+    count: c_int,
+    datatype: MPIX_Datatype,
+    child: c_int,
+    dest: c_int,
+    tag: c_int,
+    comm: MPIX_Comm,
+) -> c_int {
+    let dest = u32::try_from(dest).unwrap_or(u32::MAX);
+    call(|| {
+        check(tag, comm)?;
+        // SAFETY: the caller vouches.
+        unsafe { send((buf, count, datatype), (child, dest), tag) }
+    })
+}
+
+/// Receives what a function has made of a message: waits for one from `child`, or `MPIX_ANY_SOURCE`, with
+/// `tag`, or `MPIX_ANY_TAG`, and for its end. Messages of a child rank with one tag come in the order in
+/// which they were sent.
+///
+/// Into a compute object with the arguments that were sent, mostly that very one, the arrays are written that
+/// the function writes; an empty one gets all arguments. Into an array, the one array that the function
+/// writes. From a buffer, all of its elements. `status` may be NULL.
+///
+/// Errors: what went wrong with the function: `MPIX_ERR_FAILED`, `MPIX_ERR_DEVICE`; `MPIX_ERR_GONE` if the
+/// child rank is freed meanwhile; `MPIX_ERR_TYPE` and `MPIX_ERR_COUNT` if the message does not fit, which is
+/// lost then; `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_BUSY`; `MPIX_ERR_COMM`;
+/// `MPIX_ERR_INIT`.
+///
+/// # Safety
+/// `buf` is a compute object if the type says so, else there is room for `count` elements; `status` is NULL
+/// or a place for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Recv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: MPIX_Datatype,
+    child: c_int,
+    tag: c_int,
+    comm: MPIX_Comm,
+    status: *mut MPIX_Status,
+) -> c_int {
+    call(|| {
+        check_comm(comm)?;
+        let to = Place::new(buf, count, datatype)?;
+        if Kind::of(child) == Some(Kind::Child) {
+            // It knows the world.
+            let source = begun(world::child(child))?;
+            let wanted = Wanted { child, tag };
+            let received = source.world.receive_of(&to.target(), parent(), wanted, Some(&source))?;
+            // SAFETY: the caller vouches.
+            unsafe { tell(status, received) };
+            return Ok(());
+        }
+        let world = world()?;
+        // SAFETY: the caller vouches.
+        unsafe {
+            if let (Some(Kind::Buffer), Place::Array(at, count, element)) = (Kind::of(child), &to) {
+                let data = std::ptr::with_exposed_provenance_mut(*at);
+                world.read_buffer(child, data, *count, *element)?;
+                tell(status, Status { source: child, tag, bytes: (*count * element.size) as u64 });
+                return Ok(());
+            }
+            let received = world.receive(&to.target(), parent(), Wanted { child, tag })?;
+            tell(status, received);
+        }
+        Ok(())
+    })
+}
+
+/// As `MPIX_Send`, with a request to be waited for: when it is done, arrays may be used again, except those
+/// of `MPIX_Alloc_mem`.
+///
+/// Errors: as those of `MPIX_Send`; then there is no request.
+///
+/// # Safety
+/// As for `MPIX_Send`; `request` is a place for a request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Isend(
+    buf: *const c_void,
+    count: c_int,
+    datatype: MPIX_Datatype,
+    child: c_int,
+    tag: c_int,
+    comm: MPIX_Comm,
+    request: *mut MPIX_Request,
+) -> c_int {
+    call(|| {
+        check(tag, comm)?;
+        // SAFETY: the caller vouches.
+        unsafe {
+            let request = place(request, "request")?;
+            send((buf, count, datatype), (child, parent()), tag)?;
+            let sent = Request::Sent(Status { source: child, tag, bytes: 0 });
+            *request = std::ptr::without_provenance_mut(REQUESTS.insert(Arc::new(sent))? as usize);
+        }
+        Ok(())
+    })
+}
+
+/// As `MPIX_Recv`, which does not wait: the request gets the first message that fits, of those that no
+/// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`.
+///
+/// Errors: `MPIX_ERR_RANK`, also for a buffer; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
+/// `MPIX_ERR_COUNT`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG`; `MPIX_ERR_NO_MEM`.
+///
+/// # Safety
+/// As for `MPIX_Recv`, until the request has ended; `request` is a place for a request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Irecv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: MPIX_Datatype,
+    child: c_int,
+    tag: c_int,
+    comm: MPIX_Comm,
+    request: *mut MPIX_Request,
+) -> c_int {
+    call(|| {
+        check_comm(comm)?;
+        // SAFETY: the caller vouches.
+        let request = unsafe { place(request, "request")? };
+        let to = Place::new(buf, count, datatype)?;
+        let receive = world()?.post(parent(), Wanted { child, tag })?;
+        let id = REQUESTS.insert(Arc::new(Request::Receive(receive, to)))?;
+        *request = std::ptr::without_provenance_mut(id as usize);
+        Ok(())
+    })
+}
+
+/// Waits for a request, which ends and becomes NULL. One that is NULL has ended. `status` may be NULL.
+///
+/// Errors: as those of `MPIX_Recv`; the request has ended then, too. `MPIX_ERR_REQUEST` for what is none.
+///
+/// # Safety
+/// `request` points to a request, whose `buf` is as `MPIX_Irecv` says; `status` is NULL or a place for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Wait(request: *mut MPIX_Request, status: *mut MPIX_Status) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches.
+        let request = unsafe { place(request, "request")? };
+        if request.is_null() {
+            return Ok(());
+        }
+        let waited = REQUESTS.remove(id_of(*request))?;
+        *request = std::ptr::null_mut();
+        // SAFETY: the caller vouches.
+        unsafe {
+            let done = match &*waited {
+                Request::Sent(status) => *status,
+                Request::Receive(receive, to) => receive.wait(&to.target())?,
+            };
+            tell(status, done);
+        }
+        Ok(())
+    })
+}
+
+/// As `MPIX_Wait`, which does not wait: `flag` becomes 1 if the request has ended, and 0 if it goes on.
+///
+/// Errors: as those of `MPIX_Wait`; `flag` is 1 then, and the request has ended.
+///
+/// # Safety
+/// As for `MPIX_Wait`; `flag` is a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Test(
+    request: *mut MPIX_Request,
+    flag: *mut c_int,
+    status: *mut MPIX_Status,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches.
+        let (request, flag) = unsafe { (place(request, "request")?, place(flag, "flag")?) };
+        *flag = 1;
+        if request.is_null() {
+            return Ok(());
+        }
+        let id = id_of(*request);
+        let tested = REQUESTS.get(id)?;
+        let done = match &*tested {
+            Request::Sent(status) => Ok(Some(*status)),
+            // SAFETY: the caller vouches.
+            Request::Receive(receive, to) => unsafe { receive.test(&to.target()) },
+        };
+        if let Ok(None) = done {
+            *flag = 0;
+            return Ok(());
+        }
+        REQUESTS.remove(id)?;
+        *request = std::ptr::null_mut();
+        // SAFETY: the caller vouches.
+        unsafe { tell(status, done?.unwrap_or_default()) };
+        Ok(())
+    })
+}
+
+/// Waits for a message, and says what it is, without receiving it.
+///
+/// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_GONE`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`.
+///
+/// # Safety
+/// `status` is NULL or a place for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Probe(
+    child: c_int,
+    tag: c_int,
+    comm: MPIX_Comm,
+    status: *mut MPIX_Status,
+) -> c_int {
+    call(|| {
+        check_comm(comm)?;
+        let found = world()?.probe(parent(), Wanted { child, tag })?;
+        // SAFETY: the caller vouches.
+        unsafe { tell(status, found) };
+        Ok(())
+    })
+}
+
+/// `flag` becomes 1 if there is a message whose function has finished, and `status` says what it is; else 0.
+///
+/// Errors: as those of `MPIX_Probe`; `MPIX_ERR_ARG` for NULL.
+///
+/// # Safety
+/// `flag` is a place for a number; `status` is NULL or a place for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Iprobe(
+    child: c_int,
+    tag: c_int,
+    comm: MPIX_Comm,
+    flag: *mut c_int,
+    status: *mut MPIX_Status,
+) -> c_int {
+    call(|| {
+        check_comm(comm)?;
+        // SAFETY: the caller vouches.
+        let flag = unsafe { place(flag, "flag")? };
+        let found = world()?.probe_now(parent(), Wanted { child, tag })?;
+        *flag = c_int::from(found.is_some());
+        // SAFETY: the caller vouches.
+        unsafe { found.into_iter().for_each(|found| tell(status, found)) };
+        Ok(())
+    })
+}
+
+/// The number of elements of a type that were received: the bytes of the status, which must be a multiple.
+///
+/// Errors: `MPIX_ERR_TYPE`; `MPIX_ERR_COUNT` if they are no multiple; `MPIX_ERR_ARG` for NULL.
+///
+/// # Safety
+/// `status` points to a status; `count` is a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Get_count(
+    status: *const MPIX_Status,
+    datatype: MPIX_Datatype,
+    count: *mut c_int,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches.
+        let (status, count) = unsafe { (place(status.cast_mut(), "status")?, place(count, "number")?) };
+        let (bytes, element) = (status.bytes, type_of(datatype)?);
+        match (bytes % element.size as u64, c_int::try_from(bytes / element.size as u64)) {
+            (0, Ok(elements)) => *count = elements,
+            _ => {
+                let text = format!("expected whole elements of `{}`, found {bytes} bytes", element.name);
+                return Err(Error::new(Code::Count, text));
+            }
+        }
+        Ok(())
+    })
+}

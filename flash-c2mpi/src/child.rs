@@ -1,0 +1,470 @@
+//! Child ranks: a function on some devices, or its failsafe.
+//!
+//! A message that is known to be short, as large ones of the same child rank were, runs in the call that
+//! sends it. Others are started and run on the workers, or on the thread that receives them. The rule is
+//! measured: see [`Timing`].
+
+use crate::config::Strategy;
+use crate::error::{Code, Error, Result};
+use crate::mailbox::Envelope;
+use crate::message::{Dimensions, Message, Outcome};
+use crate::object::{Array, ComputeObj, Contents, Item, Place, Shape};
+use crate::world::World;
+use flash_core::RuntimeObj;
+use flash_core::descriptor::{Access, KernelDescriptor, View};
+use flash_core::memory::{AnyMemory, AnyType};
+use flash_core::runtime::{AnyArguments, BoundKernel};
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// What runs where there is no implementation: it gets the arguments, whose arrays it reads and writes.
+pub type Failsafe = Arc<dyn Fn(&Arc<ComputeObj>) -> std::result::Result<(), String> + Send + Sync>;
+
+/// A child rank.
+pub(crate) struct Child {
+    id: AtomicI32,
+    alias: String,
+    pub world: Arc<World>,
+    /// Its devices; none: it has only its failsafe.
+    replicas: Vec<Replica>,
+    strategy: Strategy,
+    failsafe: Option<Failsafe>,
+    turn: AtomicUsize,
+    /// It has buffers, so that all of its messages go to its first device.
+    stateful: AtomicBool,
+    buffers: Mutex<Vec<i32>>,
+    freed: AtomicBool,
+    /// Messages that were received; boxes, as mailboxes have them.
+    #[allow(clippy::vec_box)]
+    spare: Mutex<Vec<Box<Message>>>,
+}
+
+/// A device of a child rank.
+pub(crate) struct Replica {
+    runtime: RuntimeObj,
+    kernels: Vec<BoundKernel>,
+    /// It works in the host's memory.
+    on_host: bool,
+    load: Arc<Load>,
+    timing: Arc<Timing>,
+}
+
+/// What a device has to do.
+#[derive(Default)]
+pub(crate) struct Load {
+    children: AtomicU32,
+    messages: AtomicU32,
+}
+
+/// How long a function takes on a device.
+///
+/// A message runs at once if it has at most as many bytes as one that took at most [`SHORT`], and is started
+/// if it has as many as one that took longer three times in a row. Between them, and each [`SAMPLE`]th time,
+/// the time is taken. Before anything is known, messages up to [`SMALL`] are tried.
+#[derive(Default)]
+pub(crate) struct Timing {
+    runs: AtomicU32,
+    short_up_to: AtomicUsize,
+    /// 0: nothing is known to be long.
+    long_from: AtomicUsize,
+    strikes: AtomicU32,
+    /// Nanoseconds for a MiB, or for a message if it is shorter; 0: not measured.
+    rate: AtomicU64,
+}
+
+/// Nanoseconds that a call may take to send.
+const SHORT: u64 = 20_000;
+/// Bytes that are tried.
+const SMALL: usize = 64 << 10;
+/// One in so many is measured.
+const SAMPLE: u32 = 64;
+/// Messages that a child rank keeps.
+const SPARE: usize = 64;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    AtOnce,
+    Timed,
+    Started,
+}
+
+impl Timing {
+    #[inline]
+    fn way(&self, bytes: usize) -> Way {
+        let long = self.long_from.load(Relaxed);
+        if bytes >= if long == 0 { SMALL + 1 } else { long } {
+            return Way::Started;
+        }
+        let runs = self.runs.load(Relaxed);
+        self.runs.store(runs.wrapping_add(1), Relaxed);
+        match bytes <= self.short_up_to.load(Relaxed) && !runs.is_multiple_of(SAMPLE) {
+            true => Way::AtOnce,
+            false => Way::Timed,
+        }
+    }
+
+    #[cold]
+    fn measured(&self, bytes: usize, nanoseconds: u64) {
+        self.rate(bytes, nanoseconds);
+        if nanoseconds <= SHORT {
+            self.strikes.store(0, Relaxed);
+            self.short_up_to.fetch_max(bytes, Relaxed);
+        } else if self.strikes.fetch_add(1, Relaxed) >= 2 {
+            self.strikes.store(0, Relaxed);
+            let before = self.long_from.load(Relaxed);
+            self.long_from.store(if before == 0 { bytes } else { before.min(bytes) }.max(1), Relaxed);
+            self.short_up_to.fetch_min(bytes.saturating_sub(1), Relaxed);
+        }
+    }
+
+    fn rate(&self, bytes: usize, nanoseconds: u64) {
+        let mebibytes = (bytes as u64).div_ceil(1 << 20).max(1);
+        let now = (nanoseconds / mebibytes).max(1);
+        let before = self.rate.load(Relaxed);
+        self.rate.store(if before == 0 { now } else { (3 * before + now) / 4 }, Relaxed);
+    }
+}
+
+impl Replica {
+    /// A device that has kernels for the functions, one after the other.
+    pub fn new(
+        runtime: RuntimeObj,
+        kernels: Vec<BoundKernel>,
+        load: Arc<Load>,
+        timing: Arc<Timing>,
+    ) -> Replica {
+        let on_host = runtime.devices().iter().all(|device| device.info().host_memory);
+        load.children.fetch_add(1, Relaxed);
+        Replica { runtime, kernels, on_host, load, timing }
+    }
+
+    fn descriptors(&self) -> SmallVec<[&KernelDescriptor; 2]> {
+        self.kernels.iter().filter_map(|kernel| kernel.descriptors().first()).collect()
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.load.children.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Load {
+    /// Child ranks and messages.
+    pub fn now(&self) -> u32 {
+        self.children.load(Relaxed) + self.messages.load(Relaxed)
+    }
+}
+
+impl Timing {
+    /// Nanoseconds for a MiB; 0: not measured.
+    pub fn now(&self) -> u64 {
+        self.rate.load(Relaxed)
+    }
+}
+
+impl Child {
+    /// A child rank of these devices.
+    pub fn new(
+        world: Arc<World>,
+        alias: String,
+        replicas: Vec<Replica>,
+        strategy: Strategy,
+        failsafe: Option<Failsafe>,
+    ) -> Child {
+        Child {
+            id: AtomicI32::new(0),
+            alias,
+            world,
+            replicas,
+            strategy,
+            failsafe,
+            turn: AtomicUsize::new(0),
+            stateful: AtomicBool::new(false),
+            buffers: Mutex::default(),
+            freed: AtomicBool::new(false),
+            spare: Mutex::default(),
+        }
+    }
+
+    #[inline]
+    pub fn id(&self) -> i32 {
+        self.id.load(Relaxed)
+    }
+
+    pub fn set_id(&self, id: i32) {
+        self.id.store(id, Relaxed);
+    }
+
+    /// The ids of its devices.
+    pub fn devices(&self) -> Vec<String> {
+        let devices = self.replicas.iter().flat_map(|replica| replica.runtime.devices());
+        devices.map(|device| device.id().to_owned()).collect()
+    }
+
+    /// It was freed: nothing comes from it any more.
+    pub fn is_freed(&self) -> bool {
+        self.freed.load(Relaxed)
+    }
+
+    /// Ends it. Returns its buffers.
+    pub fn end(&self) -> Vec<i32> {
+        self.freed.store(true, Relaxed);
+        std::mem::take(&mut *self.buffers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// It gets a buffer.
+    pub fn add_buffer(&self, buffer: i32) {
+        self.stateful.store(true, Relaxed);
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+
+    /// It loses a buffer. It stays stateful.
+    pub fn remove_buffer(&self, buffer: i32) {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| *other != buffer);
+    }
+
+    fn choose(&self) -> usize {
+        let all = self.replicas.len();
+        if all <= 1 || self.stateful.load(Relaxed) {
+            return 0;
+        }
+        match self.strategy {
+            Strategy::Pinned => 0,
+            Strategy::RoundRobin => self.turn.fetch_add(1, Relaxed) % all,
+            Strategy::LeastLoaded => self.least(|replica| u64::from(replica.load.messages.load(Relaxed))),
+            // One that was not measured has 0, and is tried.
+            Strategy::Fastest => self.least(|replica| replica.timing.now()),
+        }
+    }
+
+    fn least(&self, of: impl Fn(&Replica) -> u64) -> usize {
+        (0..self.replicas.len()).min_by_key(|at| of(&self.replicas[*at])).unwrap_or(0)
+    }
+
+    /// Sends a message; its result is for a parent rank.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments. That a kernel fails comes out where the message is received.
+    pub fn send(self: &Arc<Self>, contents: &Contents, to: u32, tag: i32) -> Result<()> {
+        for owner in Message::state(contents) {
+            if owner != self.id() {
+                let text = format!(
+                    "expected buffers of child rank {:#x} ({}) or of 0, found one of {owner:#x}",
+                    self.id(),
+                    self.alias
+                );
+                return Err(Error::new(Code::Rank, text));
+            }
+        }
+        let mailbox = self.world.mailbox(to)?;
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut message = spare.unwrap_or_default();
+        let at = self.choose();
+        match self.run(&mut message, contents, at) {
+            Ok(()) => {
+                message.replica = at;
+                if let Some(replica) = self.replicas.get(at) {
+                    replica.load.messages.fetch_add(1, Relaxed);
+                }
+                mailbox.put(Envelope { tag, from: self.clone(), message: Some(message) });
+                if self.is_freed() {
+                    mailbox.forget(self.id());
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.keep(message);
+                Err(error)
+            }
+        }
+    }
+
+    fn run(&self, message: &mut Message, contents: &Contents, at: usize) -> Result<()> {
+        let Some(replica) = self.replicas.get(at) else {
+            message.fill(contents, &[], true)?;
+            message.outcome = Outcome::Done(self.save(message));
+            return Ok(());
+        };
+        message.fill(contents, &replica.descriptors(), replica.on_host)?;
+        let way = match replica.timing.way(message.bytes) {
+            // To be compared it has to be measured.
+            Way::Started if self.strategy == Strategy::Fastest && replica.timing.now() == 0 => Way::Timed,
+            way => way,
+        };
+        let begin = (way == Way::Timed).then(Instant::now);
+        let outcome = match (way, &replica.kernels[..]) {
+            (Way::Started, _) => {
+                message.outcome = Outcome::Running(replica.pipeline(message)?.exec_async());
+                return Ok(());
+            }
+            (_, [kernel]) => match message.kernels().next() {
+                Some((arguments, dimensions)) => kernel.launch(&arguments, dimensions),
+                None => Ok(()),
+            },
+            _ => replica.pipeline(message)?.exec(),
+        };
+        if let Some(begin) = begin {
+            replica.timing.measured(message.bytes, begin.elapsed().as_nanos() as u64);
+        }
+        message.outcome = Outcome::Done(match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => self.settle(message, error)?,
+        });
+        Ok(())
+    }
+
+    /// What a launch that failed means: an error of the call, or one of the message.
+    #[cold]
+    fn settle(&self, message: &mut Message, error: flash_core::Error) -> Result<Result<()>> {
+        let no_implementation = matches!(error.cause(), flash_core::Error::NoImplementation(_));
+        let error = Error::from(error);
+        match error.code {
+            Code::Implementation if no_implementation && self.failsafe.is_some() => {
+                message.all_written();
+                Ok(self.save(message))
+            }
+            Code::Kernel | Code::Implementation => Err(error),
+            _ => Ok(Err(error)),
+        }
+    }
+
+    /// Runs the failsafe.
+    #[cold]
+    fn save(&self, message: &Message) -> Result<()> {
+        let Some(failsafe) = &self.failsafe else {
+            let text = format!("`{}` has no implementation and no failsafe", self.alias);
+            return Err(Error::new(Code::Implementation, text));
+        };
+        let object = Arc::new(message.object()?);
+        let failed = |text: String| {
+            Error::new(Code::Failed, format!("the failsafe of `{}` failed: {text}", self.alias))
+        };
+        failsafe(&object).map_err(failed)
+    }
+
+    /// Waits for the end of a message, and gives its outcome.
+    pub fn outcome(&self, message: &mut Message) -> Result<()> {
+        match &mut message.outcome {
+            Outcome::Nothing => Ok(()),
+            Outcome::Done(outcome) => outcome.clone(),
+            Outcome::Running(_) => match message.wait() {
+                Ok(()) => Ok(()),
+                Err(error) => self.settle(message, error).and_then(|outcome| outcome),
+            },
+        }
+    }
+
+    /// True if the device of a message works in the host's memory.
+    pub fn is_on_host(&self, message: &Message) -> bool {
+        self.replicas.get(message.replica).is_none_or(|replica| replica.on_host)
+    }
+
+    /// Takes back a message that was received, or that nothing will receive.
+    pub fn release(&self, mut message: Box<Message>) {
+        if let Some(replica) = self.replicas.get(message.replica) {
+            replica.load.messages.fetch_sub(1, Relaxed);
+        }
+        let was_received = !matches!(message.outcome, Outcome::Running(_)) || message.is_finished();
+        message.outcome = Outcome::Nothing;
+        if was_received {
+            self.keep(message);
+        }
+    }
+
+    fn keep(&self, message: Box<Message>) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE {
+            spare.push(message);
+        }
+    }
+
+    /// The arguments of a child rank whose kernel takes one thing and writes one array.
+    ///
+    /// # Errors
+    /// [`Code::Kernel`] if it takes others.
+    pub fn single(&self, element: AnyType, count: usize, data: *const u8) -> Result<Contents> {
+        let own = Array {
+            element,
+            shape: Shape::from_slice(&[count as u64]),
+            place: Place::External(data.expose_provenance()),
+        };
+        let Some(replica) = self.replicas.first() else {
+            return Ok(Contents::new(
+                SmallVec::from_iter([Item::Array(0)]),
+                SmallVec::from_iter([own]),
+                Vec::new(),
+            ));
+        };
+        let refused = || {
+            let kernels = replica.descriptors();
+            let names: Vec<String> = kernels.iter().map(|k| format!("{}{}", k.name, k.signature())).collect();
+            let text = format!(
+                "expected a kernel that takes a `{}` and writes an array, for a message without a compute object, found {}: send a compute object",
+                element.name,
+                names.join(", then ")
+            );
+            Error::new(Code::Kernel, text)
+        };
+        let [kernel] = &replica.kernels[..] else { return Err(refused()) };
+        let mut contents = None;
+        for descriptor in kernel.descriptors() {
+            let (mut items, mut arrays): (SmallVec<[Item; 8]>, SmallVec<[Array; 4]>) = Default::default();
+            let (mut taken, mut written) = (0, 0);
+            for argument in &descriptor.arguments {
+                let is_written = argument.access != Access::Read && argument.view != View::Scalar;
+                taken += usize::from(argument.access != Access::Write);
+                written += usize::from(is_written);
+                let fits = argument.element.agrees(&element);
+                match argument.view {
+                    View::Scalar if fits && count == 1 => {
+                        // SAFETY: the caller of the send vouches for one element there.
+                        let bytes = unsafe { std::slice::from_raw_parts(data, element.size) };
+                        items.push(Item::Scalar(element, SmallVec::from_slice(bytes)));
+                    }
+                    View::Scalar => taken += 2,
+                    _ if argument.access == Access::Write => {
+                        let single = argument.reduce.as_ref().is_some_and(|reduce| !reduce.array);
+                        let len = if single { 1 } else { count as u64 };
+                        let of = AnyType::new(&argument.element)?;
+                        let place = Place::Owned(AnyMemory::fixed(of, &[len])?);
+                        items.push(Item::Array(arrays.len()));
+                        arrays.push(Array { element: of, shape: Shape::from_slice(&[len]), place });
+                    }
+                    _ if fits => {
+                        items.push(Item::Array(arrays.len()));
+                        arrays.push(own.clone());
+                    }
+                    _ => taken += 2,
+                }
+            }
+            if taken == 1 && written == 1 {
+                contents = Some(Contents::new(items, arrays, Vec::new()));
+                break;
+            }
+        }
+        contents.ok_or_else(refused)
+    }
+}
+
+impl Replica {
+    /// The kernels of a message as a pipeline.
+    fn pipeline(&self, message: &Message) -> Result<flash_core::Pipeline<'static>> {
+        let mut pipeline = self.runtime.pipeline();
+        for (kernel, (arguments, dimensions)) in self.kernels.iter().zip(message.kernels()) {
+            pipeline = add(pipeline, kernel, &arguments, dimensions)?;
+        }
+        Ok(pipeline)
+    }
+}
+
+fn add(
+    pipeline: flash_core::Pipeline<'static>,
+    kernel: &BoundKernel,
+    arguments: &impl AnyArguments,
+    dimensions: Dimensions<'_>,
+) -> Result<flash_core::Pipeline<'static>> {
+    Ok(pipeline.submit(kernel.args(arguments)?.shared()).defer(dimensions))
+}

@@ -1,0 +1,486 @@
+//! Messages: the arguments of a run of a child rank, and how it went.
+//!
+//! A message owns or shares all arrays that its kernels touch, so that it does not depend on the object that
+//! it was made of. What is external there is copied into memories of the message. When it has been received
+//! it goes back to its child rank, which makes the next one of it: if that is of the same object, nothing is
+//! allocated or looked up.
+
+use crate::error::{Code, Error, Result};
+use crate::object::{Array, ComputeObj, Contents, Item, Place};
+use flash_core::Handle;
+use flash_core::descriptor::{Access, ArgumentDescriptor, KernelDescriptor, View};
+use flash_core::index::{Dim, DimList, IntoDims};
+use flash_core::memory::{AnyMemory, AnyType};
+use flash_core::runtime::{AnyArgument, AnyArguments};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A run of a child rank.
+#[derive(Default)]
+pub(crate) struct Message {
+    /// That of the object that it was made of; 0: of none.
+    layout: u64,
+    items: SmallVec<[Item; 8]>,
+    arrays: SmallVec<[Sent; 4]>,
+    /// Per kernel, the number of its arguments, and its dimensions.
+    kernels: SmallVec<[(usize, DimList); 1]>,
+    /// Bytes of all arrays.
+    pub bytes: usize,
+    /// The device of the child rank.
+    pub replica: usize,
+    pub outcome: Outcome,
+}
+
+/// How it went.
+#[derive(Default)]
+pub(crate) enum Outcome {
+    #[default]
+    Nothing,
+    Done(Result<()>),
+    Running(Handle),
+}
+
+/// An array of a message.
+struct Sent {
+    memory: AnyMemory,
+    range: Option<Range<usize>>,
+    /// It is the message's own, of an external array.
+    staged: bool,
+    /// As it was in the object.
+    of: Array,
+    read: bool,
+    written: bool,
+}
+
+/// Where a receive puts what it gets.
+pub(crate) enum Into<'a> {
+    Object(&'a ComputeObj),
+    /// An address, and how many elements there is room for.
+    Array(*mut u8, usize, AnyType),
+}
+
+/// The arguments of one kernel.
+struct Arguments<'m> {
+    items: &'m [Item],
+    arrays: &'m [Sent],
+}
+
+// SAFETY: items and arrays of a message that nothing changes while it is borrowed.
+unsafe impl AnyArguments for Arguments<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    #[inline]
+    fn at(&self, position: usize) -> Option<AnyArgument<'_>> {
+        Some(match self.items.get(position)? {
+            Item::Scalar(element, bytes) => AnyArgument::Scalar(*element, bytes),
+            Item::Array(array) => {
+                let array = &self.arrays[*array];
+                match &array.range {
+                    None => AnyArgument::Memory(&array.memory),
+                    Some(range) => AnyArgument::Range(&array.memory, range.clone()),
+                }
+            }
+        })
+    }
+}
+
+/// Dimensions of a launch.
+pub(crate) struct Dimensions<'m>(pub &'m [Dim]);
+
+impl IntoDims for Dimensions<'_> {
+    #[inline]
+    fn push_into(self, dims: &mut DimList) {
+        dims.extend(self.0.iter().cloned());
+    }
+
+    #[inline]
+    fn are(self, known: &[Dim], dims: &mut DimList) -> bool {
+        if known == self.0 {
+            return true;
+        }
+        dims.clear();
+        self.push_into(dims);
+        false
+    }
+}
+
+impl Message {
+    /// True if receiving it waits for nothing.
+    pub fn is_finished(&self) -> bool {
+        match &self.outcome {
+            Outcome::Running(handle) => handle.try_wait().is_some(),
+            _ => true,
+        }
+    }
+
+    /// Takes the arguments of an object, for these kernels; none: for the failsafe.
+    pub fn fill(&mut self, object: &Contents, kernels: &[&KernelDescriptor], on_host: bool) -> Result<()> {
+        if self.layout != object.layout || object.layout == 0 {
+            self.layout = 0;
+            self.adopt(object, kernels)?;
+            self.layout = object.layout;
+        }
+        for (own, item) in self.items.iter_mut().zip(&object.items) {
+            if let (Item::Scalar(_, own), Item::Scalar(_, bytes)) = (own, item) {
+                own.copy_from_slice(bytes);
+            }
+        }
+        for sent in &self.arrays {
+            match sent.of.place {
+                Place::External(address) if sent.read && sent.of.bytes() > 0 => {
+                    let from: *const u8 = std::ptr::with_exposed_provenance(address);
+                    // SAFETY: the caller of `ComputeObj::add_array` vouches for that many bytes, which are
+                    // not in the message's own memory.
+                    let bytes = unsafe { std::slice::from_raw_parts(from, sent.of.bytes()) };
+                    sent.memory.write()?.copy_from_slice(bytes);
+                }
+                // The program may have written there since devices had it.
+                Place::Unified(..) | Place::Owned(_) if !on_host => drop(sent.memory.write()?),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes memories and dimensions for the arguments of an object.
+    #[cold]
+    #[inline(never)]
+    fn adopt(&mut self, object: &Contents, kernels: &[&KernelDescriptor]) -> Result<()> {
+        let expected: usize = kernels.iter().map(|kernel| kernel.arguments.len()).sum();
+        if !kernels.is_empty() && expected != object.items.len() {
+            let signatures: Vec<String> =
+                kernels.iter().map(|kernel| format!("{}{}", kernel.name, kernel.signature())).collect();
+            let text = format!(
+                "expected the {expected} arguments of {}, found {}",
+                signatures.join(", then "),
+                object.items.len()
+            );
+            return Err(Error::new(Code::Kernel, text));
+        }
+        let mut spare: Vec<Sent> = self.arrays.drain(..).filter(|sent| sent.staged).collect();
+        self.items = object.items.clone();
+        self.bytes = object.arrays.iter().map(Array::bytes).sum();
+        self.kernels.clear();
+        let mut first = 0;
+        for (number, kernel) in kernels.iter().enumerate() {
+            let count = kernel.arguments.len();
+            let given = object.dimensions.get(number).filter(|given| !given.is_empty());
+            let dimensions = match given {
+                Some(given) => given.iter().cloned().collect(),
+                None => implied(kernel, &object.items[first..][..count], &object.arrays)?,
+            };
+            self.kernels.push((count, dimensions));
+            first += count;
+        }
+        for (index, array) in object.arrays.iter().enumerate() {
+            let (mut read, mut written) = (kernels.is_empty(), kernels.is_empty());
+            let dimensions = self.kernels.iter().map(|(_, dimensions)| dimensions);
+            let arguments = kernels.iter().zip(dimensions).flat_map(|(kernel, dimensions)| {
+                kernel.arguments.iter().map(move |argument| (argument, dimensions))
+            });
+            for (item, (argument, dimensions)) in object.items.iter().zip(arguments) {
+                if matches!(item, Item::Array(of) if *of == index) {
+                    written |= argument.access != Access::Read;
+                    // Elements that a launch leaves out are as they were.
+                    read |= argument.access != Access::Write || !covers(argument, &array.shape, dimensions);
+                }
+            }
+            let (memory, range, staged) = match &array.place {
+                Place::External(_) => {
+                    let fits = |sent: &Sent| sent.of.element == array.element && sent.of.shape == array.shape;
+                    let memory = match spare.iter().position(fits) {
+                        Some(at) => spare.swap_remove(at).memory,
+                        None => AnyMemory::fixed(array.element, &array.shape)?,
+                    };
+                    (memory, None, true)
+                }
+                Place::Unified(memory, range) => (memory.clone(), range.clone(), false),
+                Place::Internal { memory, .. } | Place::Owned(memory) => (memory.clone(), None, false),
+            };
+            self.arrays.push(Sent { memory, range, staged, of: array.clone(), read, written });
+        }
+        Ok(())
+    }
+
+    /// The kernels' arguments and dimensions, the first one's first.
+    pub fn kernels(&self) -> impl Iterator<Item = (impl AnyArguments, Dimensions<'_>)> {
+        let mut first = 0;
+        self.kernels.iter().map(move |(count, dimensions)| {
+            let arguments = Arguments { items: &self.items[first..][..*count], arrays: &self.arrays };
+            first += count;
+            (arguments, Dimensions(dimensions))
+        })
+    }
+
+    /// The child rank of an internal buffer, if it has one that is of a child rank.
+    pub fn state(object: &Contents) -> impl Iterator<Item = i32> {
+        object.arrays.iter().filter_map(|array| match array.place {
+            Place::Internal { child, .. } if child != 0 => Some(child),
+            _ => None,
+        })
+    }
+
+    /// The arguments as an object whose arrays are those of the message, on the host.
+    pub fn object(&self) -> Result<ComputeObj> {
+        let arrays = self.arrays.iter().map(|sent| {
+            let place = match &sent.of.place {
+                Place::Unified(..) => sent.of.place.clone(),
+                _ => {
+                    drop(sent.memory.write()?);
+                    Place::Owned(sent.memory.clone())
+                }
+            };
+            Ok(Array { place, ..sent.of.clone() })
+        });
+        let arrays = arrays.collect::<Result<_>>()?;
+        Ok(ComputeObj::of(Contents::new(self.items.clone(), arrays, Vec::new())))
+    }
+
+    /// The failsafe has it: all arrays count as written.
+    pub fn all_written(&mut self) {
+        self.arrays.iter_mut().for_each(|sent| sent.written = true);
+        self.layout = 0;
+    }
+
+    /// Bytes of the arrays that its kernels write.
+    pub fn written_bytes(&self) -> u64 {
+        self.arrays.iter().filter(|sent| sent.written).map(|sent| sent.of.bytes() as u64).sum()
+    }
+
+    /// Its run failed: what it has of arrays is no use for another. Unified memory is the program's again,
+    /// and not poisoned, since that writes it by its address.
+    pub fn discard(&mut self) {
+        self.layout = 0;
+        let unified = self.arrays.iter().filter(|sent| matches!(sent.of.place, Place::Unified(..)));
+        // In use by another message, it is left to that.
+        unified.for_each(|sent| drop(sent.memory.write()));
+        self.arrays.clear();
+    }
+
+    /// Waits for its end, and gives its outcome.
+    pub fn wait(&mut self) -> Result<(), flash_core::Error> {
+        match &self.outcome {
+            Outcome::Running(handle) => handle.wait(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what the kernels wrote to where a receive wants it. Returns the number of bytes.
+    pub fn deliver(&mut self, into: &Into<'_>, on_host: bool) -> Result<u64> {
+        match into {
+            Into::Object(object) => {
+                let contents = object.read()?;
+                if contents.items.is_empty() {
+                    drop(contents);
+                    return self.give(object);
+                }
+                self.write_to(&contents, on_host)
+            }
+            Into::Array(data, count, element) => self.write_array(*data, *count, *element),
+        }
+    }
+
+    fn write_to(&self, contents: &Contents, on_host: bool) -> Result<u64> {
+        let mut bytes = 0;
+        if contents.layout == self.layout {
+            for (sent, array) in self.arrays.iter().zip(&contents.arrays) {
+                bytes += sent.write_to(array, on_host)?;
+            }
+            return Ok(bytes);
+        }
+        if contents.items.len() != self.items.len() {
+            let text = format!(
+                "expected an empty compute object, or one with {} arguments as was sent, found {}",
+                self.items.len(),
+                contents.items.len()
+            );
+            return Err(Error::new(Code::Count, text));
+        }
+        let pairs = || self.items.iter().zip(&contents.items).enumerate();
+        let arrays = pairs().filter_map(|(position, (sent, item))| match sent {
+            Item::Array(at) if self.arrays[*at].written => Some((position, &self.arrays[*at], item)),
+            _ => None,
+        });
+        // All of it is checked before anything is written.
+        let mut checked: SmallVec<[(&Sent, &Array); 4]> = SmallVec::new();
+        for (position, sent, item) in arrays {
+            match item {
+                Item::Array(at)
+                    if contents.arrays[*at].element == sent.of.element
+                        && contents.arrays[*at].len() == sent.of.len() =>
+                {
+                    checked.push((sent, &contents.arrays[*at]));
+                }
+                other => {
+                    let found = match other {
+                        Item::Scalar(element, _) => format!("a scalar `{}`", element.name),
+                        Item::Array(at) => {
+                            let array = &contents.arrays[*at];
+                            format!("{} of `{}`", array.len(), array.element.name)
+                        }
+                    };
+                    let text = format!(
+                        "argument {position}: expected an array of {} of `{}`, as was sent, found {found}",
+                        sent.of.len(),
+                        sent.of.element.name
+                    );
+                    return Err(Error::new(Code::Type, text));
+                }
+            }
+        }
+        for (sent, array) in checked {
+            bytes += sent.write_to(array, on_host)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Gives its arguments to an object that is empty.
+    #[cold]
+    fn give(&mut self, object: &ComputeObj) -> Result<u64> {
+        let given = self.object_given();
+        let bytes = self.written_bytes();
+        *object.write()? = given;
+        self.arrays.clear();
+        self.layout = 0;
+        Ok(bytes)
+    }
+
+    fn object_given(&self) -> Contents {
+        let arrays = self.arrays.iter().map(|sent| {
+            let place = match &sent.of.place {
+                Place::External(_) => Place::Owned(sent.memory.clone()),
+                other => other.clone(),
+            };
+            Array { place, ..sent.of.clone() }
+        });
+        Contents::new(self.items.clone(), arrays.collect(), Vec::new())
+    }
+
+    /// Writes the one array that its kernel wrote.
+    fn write_array(&self, data: *mut u8, count: usize, element: AnyType) -> Result<u64> {
+        let mut written = self.arrays.iter().filter(|sent| sent.written);
+        let (Some(sent), None) = (written.next(), written.next()) else {
+            let text = format!(
+                "expected a message with one array that its kernel writes, found {}: receive it into a compute object",
+                self.arrays.iter().filter(|sent| sent.written).count()
+            );
+            return Err(Error::new(Code::Type, text));
+        };
+        let is_bytes = element.name == "u8";
+        if sent.of.element != element && !is_bytes {
+            let text = format!(
+                "expected the type `{}`, as was sent, found `{}`",
+                sent.of.element.name, element.name
+            );
+            return Err(Error::new(Code::Type, text));
+        }
+        let (room, bytes) = (count.saturating_mul(element.size), sent.of.bytes());
+        if room < bytes {
+            let text = format!("expected room for {bytes} bytes, found {room}");
+            return Err(Error::new(Code::Count, text));
+        }
+        if bytes > 0 {
+            sent.copy_to(data)?;
+        }
+        Ok(bytes as u64)
+    }
+}
+
+impl Sent {
+    fn range(&self) -> Range<usize> {
+        self.range.clone().unwrap_or(0..self.memory.len())
+    }
+
+    /// Copies its elements to an address of the program's that has room for them.
+    fn copy_to(&self, to: *mut u8) -> Result<()> {
+        let bytes = self.memory.read(self.range())?;
+        if to.addr() != bytes.as_ptr().addr() {
+            // SAFETY: the program vouches for the room; an address inside this very memory is of the same
+            // array, which `copy` allows.
+            unsafe { std::ptr::copy(bytes.as_ptr(), to, bytes.len()) };
+        }
+        Ok(())
+    }
+
+    /// Writes its elements, if a kernel wrote them, to an array of as many. Returns the number of bytes.
+    fn write_to(&self, array: &Array, on_host: bool) -> Result<u64> {
+        if !self.written {
+            return Ok(0);
+        }
+        let bytes = self.of.bytes() as u64;
+        match &array.place {
+            Place::External(address) => {
+                if bytes > 0 {
+                    self.copy_to(std::ptr::with_exposed_provenance_mut(*address))?;
+                }
+            }
+            Place::Unified(memory, range) if memory.address() == self.memory.address() => {
+                if *range != self.range {
+                    self.copy_to(at(memory, range))?;
+                } else if !on_host {
+                    drop(self.memory.read(self.range())?);
+                }
+            }
+            Place::Unified(memory, range) => {
+                drop(memory.write()?);
+                self.copy_to(at(memory, range))?;
+            }
+            Place::Internal { memory, .. } | Place::Owned(memory) => {
+                if memory.address() != self.memory.address() {
+                    let from = self.memory.read(self.range())?;
+                    memory.write()?.copy_from_slice(&from);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Where a range of a unified memory begins.
+fn at(memory: &AnyMemory, range: &Option<Range<usize>>) -> *mut u8 {
+    let first = range.as_ref().map_or(0, |range| range.start);
+    memory.address().wrapping_add(first * memory.element().size)
+}
+
+/// True if a launch with these dimensions writes all of an array that it writes item by item, or accumulates.
+fn covers(argument: &ArgumentDescriptor, shape: &[u64], dimensions: &[Dim]) -> bool {
+    match argument.view {
+        View::Reduce => true,
+        View::Item | View::Phased => {
+            let axes = shape.get(usize::from(argument.row)..).unwrap_or_default();
+            let counts = argument.along.iter().map(|along| match dimensions.get(*along) {
+                Some(Dim::Count(count)) => Some(count),
+                _ => None,
+            });
+            axes.len() == argument.along.len() && counts.eq(axes.iter().map(Some))
+        }
+        _ => false,
+    }
+}
+
+/// The dimensions that follow from the arrays: each is as long as an array that it indexes item by item.
+fn implied(kernel: &KernelDescriptor, items: &[Item], arrays: &[Array]) -> Result<DimList> {
+    let extent = |dimension: usize| {
+        kernel.arguments.iter().zip(items).find_map(|(argument, item)| {
+            let Item::Array(array) = item else { return None };
+            let axis = argument.along.iter().position(|along| *along == dimension)?;
+            let along_items = matches!(argument.view, View::Item | View::Phased);
+            let shape = &arrays[*array].shape;
+            shape.get(axis + usize::from(argument.row)).copied().filter(|_| along_items)
+        })
+    };
+    let all = kernel.dimensions.iter().enumerate();
+    all.map(|(number, name)| {
+        extent(number).map(Dim::Count).ok_or_else(|| {
+            let text = format!(
+                "expected the range of dimension `{name}` of {}, which follows from no array: set it (MPIX_ComputeObj_range)",
+                kernel.name
+            );
+            Error::new(Code::Kernel, text)
+        })
+    })
+    .collect()
+}
