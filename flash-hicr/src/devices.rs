@@ -11,7 +11,7 @@ use crate::managers::{
 };
 use crate::slot::{GlobalSlot, Key, LocalSlot, Place, SlotMemory, Tag};
 use crate::topology::{Resource, Space, TopologyManager, resources, spaces};
-use crate::units::{ExecutionState, ExecutionUnit, ProcessingUnit, Processor, Running, unknown};
+use crate::units::{ExecutionState, ExecutionUnit, ProcessingUnit, Processor, Running, Status, unknown};
 use flash_core::devices::DeviceHandle;
 use flash_core::{FlashMemory, Handle, RuntimeObj, get_runtime};
 use flash_topology::{CpuSet, Device, Link, SpaceKind, Topology};
@@ -426,16 +426,37 @@ struct DeviceUnit(RuntimeObj);
 
 impl Processor for DeviceUnit {
     fn start(&self, state: ExecutionState) -> Result<Box<dyn Running>, Error> {
-        Ok(Box::new(state.pipeline(&self.0)?.exec_async()))
+        let handle = state.pipeline(&self.0)?.exec_async();
+        Ok(Box::new(DeviceRun { handle, outcome: None }))
     }
 }
 
-impl Running for Handle {
-    fn ended(&mut self) -> Option<Result<(), Error>> {
-        self.try_wait().map(|ended| ended.map_err(Error::from))
+/// An execution on a device. It is never suspended.
+struct DeviceRun {
+    handle: Handle,
+    outcome: Option<Result<(), Error>>,
+}
+
+impl Running for DeviceRun {
+    fn status(&mut self) -> Status {
+        if self.outcome.is_none() {
+            self.outcome = self.handle.try_wait().map(|ended| ended.map_err(Error::from));
+        }
+        if self.outcome.is_some() { Status::Finished } else { Status::Running }
     }
 
-    fn wait(self: Box<Self>) -> Result<(), Error> {
-        Ok(Handle::wait(&self)?)
+    fn settle(&mut self) -> Status {
+        if self.outcome.is_none() {
+            self.outcome = Some(self.handle.wait().map_err(Error::from));
+        }
+        Status::Finished
+    }
+
+    fn resume(&mut self) -> Result<(), Error> {
+        Err(Error::refused("resuming kernels", "devices suspend nothing"))
+    }
+
+    fn outcome(&mut self) -> Result<(), Error> {
+        self.outcome.take().unwrap_or(Ok(()))
     }
 }

@@ -3,6 +3,7 @@
 use crate::slot::Key;
 use crate::{Space, Tag};
 use flash_net::{Loss, NetError};
+use std::sync::Arc;
 
 /// Why an operation of a manager failed.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,14 @@ pub enum Error {
         what: String,
         /// The panic's message.
         text: String,
+    },
+    /// A task failed.
+    #[error("task `{name}` failed: {why}")]
+    Task {
+        /// Its name.
+        name: String,
+        /// Its function's error or panic; or that of a task that it comes after.
+        why: Arc<Error>,
     },
     /// The transport's.
     #[error("{0}")]

@@ -7,9 +7,9 @@
 use crate::Error;
 use crate::error::panic_text;
 use crate::managers::{Instance, InstanceManager, Managers, Template};
+use crate::os_threads::ThreadCompute;
 use crate::shared::Endpoint;
 use crate::topology::HostTopology;
-use crate::units::ThreadCompute;
 use flash_net::{Member, Peer, PeerInfo, SharedTransport, Transport, World, local_members};
 use flash_topology::{CpuSet, Topology};
 use std::io::Write;

@@ -17,23 +17,29 @@
 //! | [`join`] | processes of this host, as `flash run -n N` starts them or `create` does | the host's | functions |
 //! | [`devices`] | one | the host's and the devices' | kernels |
 //!
-//! On managers alone stand [`channel`]s, [`Objects`] and [`Rpc`]. `docs/hicr.md` is the guide; the crate's
+//! [`coroutines`] is a second compute manager for functions. On managers alone stand [`channel`]s,
+//! [`Objects`], [`Rpc`], and [`Task`]s with [`Workers`]. `docs/hicr.md` is the guide; the crate's
 //! `README.md` says why it is as it is.
 
 mod channel;
+mod coroutines;
 mod devices;
 mod error;
 mod instances;
 mod managers;
 mod objects;
+mod os_threads;
 mod rpc;
 mod shared;
 mod slot;
+mod tasks;
 mod topology;
 mod units;
 mod words;
+mod workers;
 
 pub use channel::{Consumer, Ends, Message, Producer, Producers, Shape, Size, channel};
+pub use coroutines::coroutines;
 pub use devices::{KernelNumber, devices, memory_of};
 pub use error::Error;
 pub use instances::{join, threads};
@@ -44,5 +50,9 @@ pub use managers::{
 pub use objects::{Handle, ObjectId, Objects};
 pub use rpc::Rpc;
 pub use slot::{GlobalAt, GlobalSlot, Key, LocalAt, LocalSlot, Place, SlotMemory, Tag};
+pub use tasks::{Task, TaskState, add, wait_for};
 pub use topology::{Resource, Space, TopologyManager, resources, spaces};
-pub use units::{Execution, ExecutionState, ExecutionUnit, ProcessingUnit, Processor, Running};
+pub use units::{
+    Execution, ExecutionState, ExecutionUnit, ProcessingUnit, Processor, Running, Status, suspend,
+};
+pub use workers::{Crew, Queue, Scheduler, Worker, WorkerState, Workers};

@@ -366,4 +366,10 @@ pub trait ComputeManager: Send + Sync {
     /// # Errors
     /// [`Error::Refused`] if the unit has no form that this manager runs.
     fn state(&self, unit: &ExecutionUnit, slots: &[LocalSlot]) -> Result<ExecutionState, Error>;
+
+    /// True if executions run beside what starts and resumes them; false if they run in its place, as
+    /// [`coroutines`](crate::coroutines) do.
+    fn runs_beside_the_caller(&self) -> bool {
+        true
+    }
 }

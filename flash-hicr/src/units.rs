@@ -1,15 +1,15 @@
-//! Execution: units are what is to run, states are one run of each, processing units run them.
+//! Execution: units are what is to run, states are one run of each, processing units run them. How they do is
+//! in `os_threads.rs`, `coroutines.rs` and `devices.rs`.
 
 use crate::Error;
 use crate::error::panic_text;
-use crate::managers::ComputeManager;
 use crate::slot::LocalSlot;
-use crate::topology::{Resource, TopologyManager, resources};
+use crate::tasks::WeakTask;
+use crate::topology::Resource;
 use flash_core::{Pipeline, RuntimeObj};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 type Function = dyn Fn(&[LocalSlot]) -> Result<(), Error> + Send + Sync;
 type Kernel = dyn Fn(&RuntimeObj, &[LocalSlot]) -> Result<Pipeline<'static>, Error> + Send + Sync;
@@ -17,18 +17,18 @@ type Kernel = dyn Fn(&RuntimeObj, &[LocalSlot]) -> Result<Pipeline<'static>, Err
 /// A function as what it does to slots, in one form per kind of manager. Stateless.
 #[derive(Clone)]
 pub struct ExecutionUnit {
-    name: String,
+    name: Arc<str>,
     function: Option<Arc<Function>>,
     kernel: Option<Arc<Kernel>>,
 }
 
 impl ExecutionUnit {
     /// A unit without a form so far.
-    pub fn new(name: impl Into<String>) -> ExecutionUnit {
+    pub fn new(name: impl Into<Arc<str>>) -> ExecutionUnit {
         ExecutionUnit { name: name.into(), function: None, kernel: None }
     }
 
-    /// Its form for processors.
+    /// Its form for processors. It may leave the processor to others, see [`suspend`].
     pub fn function(
         mut self,
         function: impl Fn(&[LocalSlot]) -> Result<(), Error> + Send + Sync + 'static,
@@ -57,14 +57,37 @@ impl ExecutionUnit {
 pub struct ExecutionState {
     unit: ExecutionUnit,
     slots: Vec<LocalSlot>,
+    /// The task that it is of.
+    task: Option<WeakTask>,
 }
 
 impl ExecutionState {
+    /// Of a function.
+    pub(crate) fn of_function(unit: &ExecutionUnit, slots: &[LocalSlot]) -> Result<ExecutionState, Error> {
+        match unit.function {
+            Some(_) => Ok(ExecutionState { unit: unit.clone(), slots: slots.to_vec(), task: None }),
+            None => Err(no_form(unit, "functions, see `ExecutionUnit::function`")),
+        }
+    }
+
     pub(crate) fn of_kernel(unit: &ExecutionUnit, slots: &[LocalSlot]) -> Result<ExecutionState, Error> {
         match unit.kernel {
-            Some(_) => Ok(ExecutionState { unit: unit.clone(), slots: slots.to_vec() }),
+            Some(_) => Ok(ExecutionState { unit: unit.clone(), slots: slots.to_vec(), task: None }),
             None => Err(no_form(unit, "kernels, see `ExecutionUnit::kernel`")),
         }
+    }
+
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.unit.name.clone()
+    }
+
+    /// What it runs is a task.
+    pub(crate) fn of_task(self, task: WeakTask) -> ExecutionState {
+        ExecutionState { task: Some(task), ..self }
+    }
+
+    pub(crate) fn task(&self) -> Option<WeakTask> {
+        self.task.clone()
     }
 
     /// The pipeline of its kernels.
@@ -73,12 +96,15 @@ impl ExecutionState {
         kernel(runtime, &self.slots)
     }
 
-    /// Runs its function.
-    fn call(&self) -> Result<(), Error> {
-        let function = self.unit.function.as_ref().ok_or_else(|| no_form(&self.unit, "a function"))?;
-        catch_unwind(AssertUnwindSafe(|| function(&self.slots))).unwrap_or_else(|panic| {
-            let what = format!("the execution unit `{}`", self.unit.name);
-            Err(Error::Panicked { what, text: panic_text(&*panic) })
+    /// Runs its function, and drops what it had.
+    pub(crate) fn call(self) -> Result<(), Error> {
+        let name = self.name();
+        let call = move || {
+            let function = self.unit.function.as_ref().ok_or_else(|| no_form(&self.unit, "a function"))?;
+            function(&self.slots)
+        };
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+            Err(Error::Panicked { what: format!("the execution unit `{name}`"), text: panic_text(&*panic) })
         })
     }
 }
@@ -88,7 +114,7 @@ fn no_form(unit: &ExecutionUnit, form: &str) -> Error {
     Error::refused(format!("executing `{}`", unit.name), why)
 }
 
-/// What runs states on one resource. Dropping it waits for what it runs.
+/// What runs states on one resource. Dropping it waits for what it runs, and not for what is suspended.
 pub struct ProcessingUnit(Box<dyn Processor>);
 
 /// How a compute manager runs states.
@@ -100,15 +126,34 @@ pub trait Processor: Send {
     fn start(&self, state: ExecutionState) -> Result<Box<dyn Running>, Error>;
 }
 
-/// An execution that was started.
+/// Where an execution is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// It runs, or its turn will come.
+    Running,
+    /// It has called [`suspend`], and goes on when it is resumed.
+    Suspended,
+    /// It has ended, and is of no further use.
+    Finished,
+}
+
+/// An execution that was started. Dropped in its middle, it is released: a suspended one unwinds, one that
+/// runs ends, or unwinds when it suspends.
 pub trait Running: Send {
-    /// How it ended, if it has.
-    fn ended(&mut self) -> Option<Result<(), Error>>;
-    /// Waits for its end.
+    /// Where it is.
+    fn status(&mut self) -> Status;
+    /// Waits until it does not run, and says where it is then.
+    fn settle(&mut self) -> Status;
+    /// Lets it go on. Called while it is suspended.
+    ///
+    /// # Errors
+    /// If it cannot go on from here.
+    fn resume(&mut self) -> Result<(), Error>;
+    /// How it ended. Called once, when it has.
     ///
     /// # Errors
     /// The function's or the kernel's.
-    fn wait(self: Box<Self>) -> Result<(), Error>;
+    fn outcome(&mut self) -> Result<(), Error>;
 }
 
 impl ProcessingUnit {
@@ -117,74 +162,67 @@ impl ProcessingUnit {
         ProcessingUnit(Box::new(processor))
     }
 
-    /// Starts an execution, and goes on.
+    /// Starts an execution. One of [`coroutines`](crate::coroutines) runs at once, on the calling thread,
+    /// until it is suspended or finished; others run beside it.
     ///
     /// # Errors
     /// If it cannot be started.
     pub fn start(&self, state: ExecutionState) -> Result<Execution, Error> {
-        self.0.start(state).map(|running| Execution { running, ended: None })
+        let name = state.name();
+        self.0.start(state).map(|running| Execution { name, running })
     }
 }
 
-/// An execution: running, or finished.
+/// An execution: running, suspended, or finished. It is tied to its processing unit.
 #[must_use = "it is waited for, or its error is lost"]
 pub struct Execution {
+    name: Arc<str>,
     running: Box<dyn Running>,
-    ended: Option<Result<(), Error>>,
 }
 
 impl Execution {
+    /// Where it is. Does not wait.
+    pub fn status(&mut self) -> Status {
+        self.running.status()
+    }
+
     /// True when it is finished. Does not wait.
     pub fn is_finished(&mut self) -> bool {
-        if self.ended.is_none() {
-            self.ended = self.running.ended();
+        self.status() == Status::Finished
+    }
+
+    /// Waits until it is suspended or finished, and says which.
+    pub fn settle(&mut self) -> Status {
+        self.running.settle()
+    }
+
+    /// Lets a suspended one go on, on its processing unit: behind what that was given before, or at once, as
+    /// [`ProcessingUnit::start`].
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is not suspended; or on another thread than its own, if it is a coroutine.
+    pub fn resume(&mut self) -> Result<(), Error> {
+        match self.running.status() {
+            Status::Suspended => self.running.resume(),
+            found => {
+                let found = if found == Status::Running { "running" } else { "finished" };
+                let why = format!("expected it suspended, found it {found}");
+                Err(Error::refused(format!("resuming `{}`", self.name), why))
+            }
         }
-        self.ended.is_some()
     }
 
     /// Waits until it is finished.
     ///
     /// # Errors
-    /// The function's or the kernel's; a panic is [`Error::Panicked`].
-    pub fn wait(self) -> Result<(), Error> {
-        match self.ended {
-            Some(ended) => ended,
-            None => self.running.wait(),
-        }
-    }
-}
-
-/// Functions on threads, each kept to a processor.
-pub(crate) struct ThreadCompute(pub(crate) Arc<dyn TopologyManager>);
-
-impl ComputeManager for ThreadCompute {
-    fn resources(&self) -> Result<Vec<Resource>, Error> {
-        Ok(resources(&self.0.topology()?))
-    }
-
-    fn processing_unit(&self, resource: &Resource) -> Result<ProcessingUnit, Error> {
-        let known = self.resources()?;
-        let &Resource::Cpu(cpu) = resource else { return Err(unknown(resource, &known)) };
-        if !known.contains(resource) {
-            return Err(unknown(resource, &known));
-        }
-        let (states, inbox) = channel::<(ExecutionState, Arc<End>)>();
-        let thread = std::thread::Builder::new().name(format!("hicr-cpu-{cpu}")).spawn(move || {
-            // It was allowed a moment ago; where it is not any more, the system chooses.
-            let _ = flash_net::keep_to(&[cpu as usize]);
-            for (state, end) in inbox {
-                end.set(state.call());
+    /// The function's or the kernel's; a panic is [`Error::Panicked`]. [`Error::Refused`] if it is suspended.
+    pub fn wait(mut self) -> Result<(), Error> {
+        match self.running.settle() {
+            Status::Finished => self.running.outcome(),
+            _ => {
+                let why = "it is suspended, and nothing else resumes it: call `resume` before";
+                Err(Error::refused(format!("waiting for `{}`", self.name), why))
             }
-        });
-        let thread =
-            thread.map_err(|why| Error::refused(format!("a thread for {resource}"), why.to_string()))?;
-        Ok(ProcessingUnit::new(ThreadUnit { states: Some(states), thread: Some(thread) }))
-    }
-
-    fn state(&self, unit: &ExecutionUnit, slots: &[LocalSlot]) -> Result<ExecutionState, Error> {
-        match unit.function {
-            Some(_) => Ok(ExecutionState { unit: unit.clone(), slots: slots.to_vec() }),
-            None => Err(no_form(unit, "functions, see `ExecutionUnit::function`")),
         }
     }
 }
@@ -195,56 +233,78 @@ pub(crate) fn unknown(resource: &Resource, known: &[Resource]) -> Error {
     Error::refused("a processing unit", why)
 }
 
-struct ThreadUnit {
-    states: Option<Sender<(ExecutionState, Arc<End>)>>,
-    thread: Option<JoinHandle<()>>,
+/// How code that a processing unit runs leaves it.
+pub(crate) trait Leave: Send + Sync {
+    fn leave(&self) -> Result<(), Error>;
 }
 
-impl Processor for ThreadUnit {
-    fn start(&self, state: ExecutionState) -> Result<Box<dyn Running>, Error> {
-        let end = Arc::new(End::default());
-        let sent = self.states.as_ref().map(|states| states.send((state, end.clone())));
-        match sent {
-            Some(Ok(())) => Ok(Box::new(end)),
-            _ => Err(Error::refused("starting an execution", "its thread has ended")),
+/// What runs on a thread: the innermost execution.
+#[derive(Clone)]
+pub(crate) struct Frame {
+    pub(crate) run: Arc<dyn Leave>,
+    pub(crate) task: Option<WeakTask>,
+}
+
+thread_local! {
+    static INNERMOST: RefCell<Option<Frame>> = const { RefCell::new(None) };
+}
+
+/// Runs code of an execution on this thread.
+pub(crate) fn within<R>(frame: Frame, code: impl FnOnce() -> R) -> R {
+    struct Before(Option<Frame>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            let before = self.0.take();
+            // Fails where the thread is ending: then there is no other execution.
+            let _ = INNERMOST.try_with(|innermost| drop(innermost.replace(before)));
         }
     }
+    let _before = Before(INNERMOST.try_with(|innermost| innermost.replace(Some(frame))).unwrap_or_default());
+    code()
 }
 
-impl Drop for ThreadUnit {
-    fn drop(&mut self) {
-        drop(self.states.take());
-        // Functions' panics are caught: the thread has none.
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+/// The innermost execution of this thread.
+pub(crate) fn innermost() -> Option<Frame> {
+    INNERMOST.try_with(|innermost| innermost.borrow().clone()).unwrap_or_default()
 }
 
-/// How an execution ended.
-#[derive(Default)]
-struct End {
-    outcome: Mutex<Option<Result<(), Error>>>,
-    is_set: Condvar,
-}
-
-impl End {
-    fn set(&self, outcome: Result<(), Error>) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        self.is_set.notify_all();
-    }
-}
-
-impl Running for Arc<End> {
-    fn ended(&mut self) -> Option<Result<(), Error>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn wait(self: Box<Self>) -> Result<(), Error> {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match outcome.take() {
-                Some(ended) => return ended,
-                None => outcome = self.is_set.wait(outcome).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
+/// Leaves the processing unit that runs the calling function to others, until the execution is resumed. Where
+/// it is dropped instead, this does not return: the function is unwound.
+///
+/// # Errors
+/// [`Error::Refused`] where no processing unit runs the calling code, and while a panic unwinds; in a
+/// coroutine also inside a scope, a join or a task of `flash-tasks`, and in a kernel.
+///
+/// # Examples
+/// ```
+/// use flash_hicr::{ExecutionUnit, Status, coroutines, suspend, threads};
+/// threads(1, |hicr| {
+///     let twice = ExecutionUnit::new("twice").function(|slots| {
+///         slots[0].write(0, &[1])?;
+///         suspend()?;
+///         slots[0].write(0, &[2])
+///     });
+///     let slot = hicr.memory.alloc(&hicr.memory.spaces()?[0], 1)?;
+///     // As threads of the system, and as coroutines.
+///     for compute in [hicr.compute.clone(), coroutines(&hicr.topology)] {
+///         let unit = compute.processing_unit(&compute.resources()?[0])?;
+///         let mut execution = unit.start(compute.state(&twice, &[slot.clone()])?)?;
+///         assert_eq!(execution.settle(), Status::Suspended);
+///         assert_eq!(slot.values::<u8>(0, 1)?, [1]);
+///         execution.resume()?;
+///         execution.wait()?;
+///         assert_eq!(slot.values::<u8>(0, 1)?, [2]);
+///     }
+///     Ok(())
+/// })?;
+/// # Ok::<(), flash_hicr::Error>(())
+/// ```
+pub fn suspend() -> Result<(), Error> {
+    match innermost() {
+        Some(frame) => frame.run.leave(),
+        None => Err(Error::refused(
+            "suspending",
+            "expected code that a processing unit runs, found a thread that runs none",
+        )),
     }
 }

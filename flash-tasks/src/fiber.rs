@@ -6,8 +6,11 @@
 //! guard or an `Rc`. Its stack is as large as that of a worker, so what runs there runs here; memory is
 //! taken when it is first used.
 //!
+//! A fiber also runs a function of its own, a coroutine, instead of tasks: see `coroutine.rs`.
+//!
 //! *Invariant.* A fiber is resumed by its own thread only, and while it is suspended one thing only refers
-//! to it: the thread's list of idle ones, its list of those that wait for a turn, a `Waiter`, or mail.
+//! to it: the thread's list of idle ones, its list of those that wait for a turn, a `Waiter`, mail, or a
+//! `Coroutine`.
 
 use crate::jobs::Root;
 use crate::thread::Own;
@@ -27,6 +30,19 @@ pub(crate) enum Back {
     Turns,
     /// It has no task, and found none.
     NothingToDo,
+    /// Its coroutine is left in its middle.
+    Suspends,
+    /// Its coroutine has returned.
+    Returned,
+}
+
+/// What a fiber runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Tasks,
+    Coroutine,
+    /// A coroutine that was dropped, and only unwinds.
+    Cancelled,
 }
 
 type Inner = Coroutine<NonNull<Fiber>, Back, (), DefaultStack>;
@@ -38,6 +54,9 @@ pub(crate) struct Fiber {
     deep: usize,
     /// The root of its task, while that waits.
     root: Cell<Root>,
+    pub(crate) role: Cell<Role>,
+    /// The coroutine that it runs when it is resumed, instead of tasks.
+    pub(crate) function: Cell<Option<Box<dyn FnOnce()>>>,
     ends: Cell<bool>,
 }
 
@@ -51,8 +70,15 @@ impl Fiber {
         let stack = DefaultStack::new(flash_core::workers::stack_size()).ok()?;
         let deep = stack.limit().get() + (stack.base().get() - stack.limit().get()) / RESERVE;
         let coroutine = UnsafeCell::new(Coroutine::with_stack(stack, main));
-        let yielder = Cell::new(ptr::null());
-        let fiber = Box::new(Fiber { coroutine, yielder, deep, root: Cell::new(0), ends: Cell::new(false) });
+        let fiber = Box::new(Fiber {
+            coroutine,
+            yielder: Cell::new(ptr::null()),
+            deep,
+            root: Cell::new(0),
+            role: Cell::new(Role::Tasks),
+            function: Cell::new(None),
+            ends: Cell::new(false),
+        });
         Some(NonNull::from(Box::leak(fiber)))
     }
 
@@ -124,7 +150,7 @@ pub(crate) fn room_of_thread() -> usize {
     stack.start + stack.len() / RESERVE
 }
 
-/// What a fiber runs: tasks.
+/// What a fiber runs: tasks, or a coroutine.
 fn main(yielder: &Yielder<NonNull<Fiber>, Back>, first: NonNull<Fiber>) {
     // SAFETY: `resume` and `end` pass the fiber itself, which lives until this function has returned.
     let fiber = unsafe { first.as_ref() };
@@ -133,6 +159,11 @@ fn main(yielder: &Yielder<NonNull<Fiber>, Back>, first: NonNull<Fiber>) {
     let own = Own::here();
     let mut jobs = 0;
     while !fiber.ends.get() {
+        if let Some(function) = fiber.function.take() {
+            function();
+            yielder.suspend(Back::Returned);
+            continue;
+        }
         let back = loop {
             match own.next() {
                 Some(job) => own.execute(job),

@@ -9,6 +9,7 @@
 //! | shared values, limits | [`Mutex`], [`Condvar`], [`Semaphore`] |
 //! | futures | [`spawn_async`], [`block_on`] |
 //! | what has to be looked at again and again | [`service`] |
+//! | functions that a scheduler of yours suspends and resumes | [`coroutine`] |
 //!
 //! Tasks run on the threads that run kernels on the CPU, asynchronous pipelines and functions of the host,
 //! and on the thread that waits for them. A task that waits is *suspended*: its thread runs other tasks. It
@@ -18,6 +19,7 @@
 mod blocks;
 #[cfg(doctest)]
 mod compile_fail;
+pub mod coroutine;
 mod done;
 mod error;
 mod fiber;

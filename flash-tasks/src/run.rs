@@ -159,17 +159,25 @@ impl Own {
             // What it waits for has it.
             Back::Waits => {}
             Back::GivesWay => self.waiting_turn.borrow_mut().push_back(fiber),
-            Back::Turns | Back::NothingToDo => {
-                let mut idle = self.idle_fibers.borrow_mut();
-                if idle.len() < IDLE_FIBERS {
-                    idle.push(fiber);
-                } else {
-                    // SAFETY: it has no task, and nothing refers to it.
-                    unsafe { Fiber::end(fiber) };
-                }
-            }
+            // SAFETY: it has no task, and nothing refers to it.
+            Back::Turns | Back::NothingToDo => unsafe { self.keep_idle(fiber) },
+            Back::Suspends | Back::Returned => unreachable!("it runs tasks, and no coroutine"),
         }
         back
+    }
+
+    /// Keeps a fiber for later, or frees it.
+    ///
+    /// # Safety
+    /// It is this thread's, suspended, has no task, and nothing else refers to it.
+    pub(crate) unsafe fn keep_idle(&self, fiber: NonNull<Fiber>) {
+        let mut idle = self.idle_fibers.borrow_mut();
+        if idle.len() < IDLE_FIBERS {
+            idle.push(fiber);
+        } else {
+            // SAFETY: the caller vouches.
+            unsafe { Fiber::end(fiber) };
+        }
     }
 
     /// Runs a job on this stack.

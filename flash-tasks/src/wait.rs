@@ -66,7 +66,7 @@ pub(crate) fn can_leave(own: &Own) -> bool {
 
 /// True where no other task may run on this thread. In a kernel, its launch would stay on the device. While a
 /// panic unwinds, the thread's count of panics would be seen by the other task.
-fn forbidden() -> bool {
+pub(crate) fn forbidden() -> bool {
     flash_core::workers::in_kernel() || std::thread::panicking()
 }
 

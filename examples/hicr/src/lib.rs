@@ -7,6 +7,8 @@
 //! | `channels.rs` | the six kinds of channel; ping-pong |
 //! | `objects.rs` | data objects, remote calls |
 //! | `product.rs` | a product of matrices as a function and as a kernel |
+//! | `tasks.rs` | tasks in dependencies, many small ones |
+//! | `jacobi.rs` | heat in a cube: tasks over blocks, planes exchanged between instances |
 //! | `digits/` | digits recognised by a network |
 //!
 //! Each checks its own result, and the root reports it.
@@ -14,9 +16,11 @@
 mod channels;
 mod detect;
 mod digits;
+mod jacobi;
 mod memory;
 mod objects;
 mod product;
+mod tasks;
 
 use flash_hicr::{Error, Managers};
 use serde_json::Value;
@@ -40,9 +44,10 @@ pub struct Program {
 }
 
 const ONE_INSTANCE: Option<&str> = Some("it is between instances, and devices are none");
+const FUNCTIONS: Option<&str> = Some("its tasks are functions, and devices run kernels");
 
 /// All of them.
-pub const PROGRAMS: [Program; 10] = [
+pub const PROGRAMS: [Program; 13] = [
     Program {
         name: "detect",
         shows: "the instances, of which one is the root, and what it has",
@@ -112,6 +117,27 @@ pub const PROGRAMS: [Program; 10] = [
         instances: 1,
         not_over_devices: None,
         run: digits::mnist,
+    },
+    Program {
+        name: "tasks",
+        shows: "tasks that come after each other, added in no order, as coroutines and as threads",
+        instances: 1,
+        not_over_devices: FUNCTIONS,
+        run: tasks::tasks,
+    },
+    Program {
+        name: "fibonacci",
+        shows: "F(24) by 150,049 tasks that wait for each other, and how long they take",
+        instances: 1,
+        not_over_devices: FUNCTIONS,
+        run: tasks::fibonacci,
+    },
+    Program {
+        name: "jacobi",
+        shows: "heat in a cube, in slabs of the instances: tasks over blocks, exchanged planes",
+        instances: 1,
+        not_over_devices: FUNCTIONS,
+        run: jacobi::jacobi,
     },
 ];
 

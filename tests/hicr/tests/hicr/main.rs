@@ -2,10 +2,12 @@
 //! and instances that are killed.
 
 mod channels;
+mod executions;
 mod instances;
 mod lost;
 mod managers;
 mod programs;
+mod tasks;
 
 use flash_hicr::Managers;
 use flash_hicr::{Error, threads};
