@@ -87,6 +87,8 @@ impl Child {
         let ((lines, line_end), (output, output_end)) = (Source::pair()?, Source::pair()?);
         let mut command = Command::new(&program);
         command.args(arguments).stdin(line_end).stdout(output_end.try_clone()?).stderr(output_end);
+        // It is no process of the world that this one may be in.
+        command.env_remove(flash_net::WORLD_VARIABLE);
         let process = command.spawn().with_context(|| format!("cannot start {} again", program.display()))?;
         Ok(Child { process, lines, output, waits: false })
     }

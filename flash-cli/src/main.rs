@@ -10,6 +10,7 @@ mod jobs;
 mod kernels;
 mod list;
 mod look;
+mod ranks;
 mod replay;
 mod run;
 mod serve;
@@ -387,8 +388,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    // `flash agent` says first who is told of what it does.
-    if !matches!(command, Command::Agent { .. }) {
+    // `flash agent` says first who is told of what it does, and each rank says what it has.
+    if !matches!(command, Command::Agent { .. } | Command::Topology { .. }) {
         flash::prelude::agent_here();
     }
     // Like diff(1): 1 says that they differ, and nothing else does.

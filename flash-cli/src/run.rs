@@ -55,7 +55,8 @@ pub fn run(question: &Question) -> Result<u8> {
     Ok(status.code().or(status.signal().map(|signal| 128 + signal)).map_or(1, |code| code as u8))
 }
 
-/// Waits for the program. Agents that end before it are reported.
+/// Waits for the program. Processes that fail before it ends are reported; one that has done its part may end
+/// first.
 fn watch(children: &mut [Child]) -> Result<ExitStatus> {
     let mut reported = vec![false; children.len()];
     loop {
@@ -64,7 +65,7 @@ fn watch(children: &mut [Child]) -> Result<ExitStatus> {
             if rank == 0 {
                 return Ok(status);
             }
-            if !mem::replace(&mut reported[rank], true) {
+            if !mem::replace(&mut reported[rank], true) && !status.success() {
                 eprintln!(
                     "flash run: rank {rank} (process {}) ended before the program: {status}",
                     child.id()

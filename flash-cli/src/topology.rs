@@ -3,9 +3,11 @@
 use crate::Refused;
 use crate::list::hide_tests;
 use crate::look::look;
+use crate::ranks;
 use anyhow::Context;
 use flash_core::devices::DeviceReport;
-use flash_topology::{Device, Link, Space, SpaceKind, Topology};
+use flash_net::Transport;
+use flash_topology::{Described, Device, Process, Topology};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ pub struct Question {
 pub fn run(question: &Question) -> anyhow::Result<(String, bool)> {
     let others = question.with.iter().map(|path| Ok((path, read(path)?)));
     let others = others.collect::<anyhow::Result<Vec<_>>>()?;
+    // Before other processes are started, which are none of these.
+    let transport = ranks::join()?;
     let needed = question.needs.as_deref().map(read).transpose()?;
     let mut topology = Topology::read();
     let mut reports = look(question.limit)?.reports;
@@ -32,6 +36,26 @@ pub fn run(question: &Question) -> anyhow::Result<(String, bool)> {
     let host = &mut topology.hosts[0];
     host.devices =
         reports.iter().flat_map(|report| &report.devices).filter(|d| !d.info.test).map(device).collect();
+    if let Some(transport) = transport {
+        let me = transport.me();
+        host.processes = vec![Process {
+            name: format!("rank {}", me.0),
+            pid: std::process::id(),
+            cpus: flash_net::cpus().into_iter().map(|cpu| cpu as u32).collect(),
+        }];
+        if me.0 > 0 {
+            // As the program's runtime keys name them.
+            host.devices.iter_mut().for_each(|device| device.id = format!("RANK:{}/{}", me.0, device.id));
+        }
+        let Some(others) = ranks::gather(&transport, &topology.to_json())? else {
+            // The first rank says what there is.
+            return Ok((String::new(), true));
+        };
+        for (peer, json) in others {
+            let added = Topology::from_json(&json).and_then(|other| topology.merge(&other));
+            added.with_context(|| format!("what rank {} has cannot be added", peer.0))?;
+        }
+    }
     for (path, other) in others {
         topology.merge(&other).with_context(|| format!("{} cannot be added", path.display()))?;
     }
@@ -71,32 +95,18 @@ fn read(path: &Path) -> anyhow::Result<Topology> {
 
 fn device(report: &DeviceReport) -> Device {
     let info = &report.info;
-    let kind = |kind: &str| match kind {
-        // The main memory of such a device is the host's.
-        _ if info.host_memory => SpaceKind::Host,
-        "high-bandwidth" => SpaceKind::HighBandwidth,
-        "persistent" => SpaceKind::Persistent,
-        "host" => SpaceKind::Host,
-        _ => SpaceKind::Main,
-    };
-    let mut spaces: Vec<Space> =
-        report.spaces.iter().map(|space| Space { kind: kind(&space.kind), bytes: space.bytes }).collect();
-    if spaces.is_empty() {
-        spaces.push(Space { kind: kind("main"), bytes: info.memory_bytes });
-    }
-    let mut device = Device {
+    Device::new(Described {
         id: report.id.clone(),
         class: info.class.name().to_owned(),
         name: info.name.clone(),
         physical_id: info.physical_id.clone(),
         threads: info.threads,
-        node: report.spaces.iter().find_map(|space| space.numa_node),
-        spaces,
-        links: Vec::new(),
-    };
-    if info.host_memory {
-        device.links.push(Link { to: "host".to_owned(), kind: "memory".to_owned(), rate: 0.0 });
-    }
-    device.locate();
-    device
+        works_in_hosts: info.host_memory,
+        memory_bytes: info.memory_bytes,
+        spaces: report
+            .spaces
+            .iter()
+            .map(|space| (space.kind.clone(), space.bytes, space.numa_node))
+            .collect(),
+    })
 }

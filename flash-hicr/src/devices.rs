@@ -12,9 +12,10 @@ use crate::managers::{
 use crate::slot::{GlobalSlot, Key, LocalSlot, Place, SlotMemory, Tag};
 use crate::topology::{Resource, Space, TopologyManager, resources, spaces};
 use crate::units::{ExecutionState, ExecutionUnit, ProcessingUnit, Processor, Running, Status, unknown};
-use flash_core::devices::DeviceHandle;
+use flash_core::abi::MemorySpace;
+use flash_core::devices::{DeviceHandle, SpaceReport};
 use flash_core::{FlashMemory, Handle, RuntimeObj, get_runtime};
-use flash_topology::{CpuSet, Device, Link, SpaceKind, Topology};
+use flash_topology::{CpuSet, Described, Device, Topology};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -210,39 +211,20 @@ impl SlotMemory for DeviceMemory {
 
 fn device_of(handle: &DeviceHandle) -> Device {
     let info = handle.info();
-    let listed = handle.memory_spaces();
-    let mut spaces: Vec<flash_topology::Space> = listed
-        .iter()
-        .map(|space| {
-            // As the interface of backends numbers them.
-            let kind = match (info.host_memory, space.kind) {
-                (true, _) | (_, 3) => SpaceKind::Host,
-                (_, 1) => SpaceKind::HighBandwidth,
-                (_, 2) => SpaceKind::Persistent,
-                _ => SpaceKind::Main,
-            };
-            flash_topology::Space { kind, bytes: space.size }
-        })
-        .collect();
-    if spaces.is_empty() {
-        let kind = if info.host_memory { SpaceKind::Host } else { SpaceKind::Main };
-        spaces.push(flash_topology::Space { kind, bytes: info.memory_bytes });
-    }
-    let mut device = Device {
+    let space = |space: &MemorySpace| {
+        let SpaceReport { kind, bytes, numa_node, .. } = SpaceReport::of(space);
+        (kind, bytes, numa_node)
+    };
+    Device::new(Described {
         id: handle.id().to_owned(),
         class: info.class.name().to_owned(),
         name: info.name.clone(),
         physical_id: info.physical_id.clone(),
         threads: info.threads,
-        node: listed.iter().find_map(|space| u32::try_from(space.numa_node).ok()),
-        spaces,
-        links: Vec::new(),
-    };
-    if info.host_memory {
-        device.links.push(Link { to: "host".to_owned(), kind: "memory".to_owned(), rate: 0.0 });
-    }
-    device.locate();
-    device
+        works_in_hosts: info.host_memory,
+        memory_bytes: info.memory_bytes,
+        spaces: handle.memory_spaces().iter().map(space).collect(),
+    })
 }
 
 impl TopologyManager for Devices {

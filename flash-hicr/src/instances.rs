@@ -8,9 +8,10 @@ use crate::Error;
 use crate::error::panic_text;
 use crate::managers::{Instance, InstanceManager, Managers, Template};
 use crate::os_threads::ThreadCompute;
-use crate::shared::Endpoint;
+use crate::shared::{Endpoint, Net};
 use crate::topology::HostTopology;
-use flash_net::{Member, Peer, PeerInfo, SharedTransport, Transport, World, local_members};
+use flash_backend::settings;
+use flash_net::{Detector, Member, Peer, PeerInfo, SharedTransport, Transport, World, local_members};
 use flash_topology::{CpuSet, Topology};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,6 +89,11 @@ pub fn threads(
     if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(first)) }
 }
 
+/// How long an instance may be stopped: what the environment's `FLASH_RANK_TIMEOUT_MS` says.
+fn limit() -> Duration {
+    Duration::from_millis(settings::process_number("rank.timeout_ms").unwrap_or(5000))
+}
+
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     Error::Panicked { what: "an instance".to_owned(), text: panic_text(panic) }
 }
@@ -137,7 +143,7 @@ enum Source {
 }
 
 struct Instances {
-    transport: Arc<SharedTransport>,
+    transport: Arc<Net>,
     topology: Arc<HostTopology>,
     cpus: Arc<Mutex<CpuSet>>,
     source: Source,
@@ -164,7 +170,8 @@ impl Instances {
             name: format!("instance {}", transport.me().0),
             cpus: Box::new(move || lock(&own).clone()),
         };
-        Instances { transport: Arc::new(transport), topology: Arc::new(topology), cpus, source, created }
+        let transport = Arc::new(Detector::of_stopped(transport, limit()));
+        Instances { transport, topology: Arc::new(topology), cpus, source, created }
     }
 
     fn cpus(&self) -> CpuSet {

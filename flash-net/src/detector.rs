@@ -3,6 +3,9 @@
 //! A peer that was not heard for a quarter of a second is asked for a sign of life, which its next call of
 //! `progress` gives. One that was not heard for the limit is lost. Time counts while this process looks: one
 //! that was itself stopped, or did not look for frames for a while, blames no other for it.
+//!
+//! A peer that computes for long and looks for no frames meanwhile gives no sign of life either. Where peers
+//! may do that, processes that are stopped are all that can be told ([`Detector::of_stopped`]).
 
 use crate::error::{How, Loss, NetError};
 use crate::heap::SharedHeap;
@@ -30,11 +33,21 @@ pub struct Detector<T> {
     limit: Duration,
     /// Silence before a question, and between two.
     interval: Duration,
+    signs: Signs,
     /// Per place of the world.
     lost: Vec<OnceLock<Loss>>,
     /// When to look again, in milliseconds of a clock that is read fast.
     next: AtomicU64,
     books: Mutex<Books>,
+}
+
+/// What shows that a peer lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Signs {
+    /// Its frames, for which it is asked.
+    Frames,
+    /// That its process, of this host, is not stopped.
+    Process,
 }
 
 struct Books {
@@ -59,10 +72,21 @@ struct Heard {
 impl<T: Transport> Detector<T> {
     /// Watches all other peers, each from when it joins. `limit` is the longest silence.
     pub fn new(transport: T, limit: Duration) -> Detector<T> {
+        Detector::by(Signs::Frames, transport, limit)
+    }
+
+    /// Watches peers of this host that may look for no frames for as long as they like: one whose process is
+    /// stopped for longer than the limit is lost.
+    pub fn of_stopped(transport: T, limit: Duration) -> Detector<T> {
+        Detector::by(Signs::Process, transport, limit)
+    }
+
+    fn by(signs: Signs, transport: T, limit: Duration) -> Detector<T> {
         let places = transport.places();
         let books = Books { looked: Instant::now(), clock: Duration::ZERO, peers: vec![None; places] };
         Detector {
             limit,
+            signs,
             interval: SILENCE.min(limit / 4),
             lost: (0..places).map(|_| OnceLock::new()).collect(),
             next: AtomicU64::new(if places > 1 { 0 } else { u64::MAX }),
@@ -98,16 +122,23 @@ impl<T: Transport> Detector<T> {
                 continue;
             }
             let frames = self.transport.heard(peer);
-            if heard.is_none_or(|heard| heard.frames != frames) {
-                let last = (frames > 0).then_some(now);
+            let lives = match self.signs {
+                Signs::Frames => heard.is_none_or(|heard| heard.frames != frames),
+                Signs::Process => !process::is_stopped(info.pid),
+            };
+            if lives || heard.is_none() {
+                let last = (frames > 0 || self.signs == Signs::Process).then_some(now);
                 *heard = Some(Heard { frames, last, since: clock, asked: None });
             }
             let Some(heard) = heard else { continue };
             let silent = clock - heard.since;
-            if silent >= self.limit && heard.asked.is_some() {
+            let was_asked = heard.asked.is_some() || self.signs == Signs::Process;
+            if silent >= self.limit && was_asked {
                 let loss = Loss::new(peer, Some(&info), How::Silent(self.limit), heard.last);
                 has_lost |= self.lost[peer.0 as usize].set(loss).is_ok();
-            } else if clock - heard.asked.unwrap_or(heard.since) >= self.interval {
+            } else if self.signs == Signs::Frames
+                && clock - heard.asked.unwrap_or(heard.since) >= self.interval
+            {
                 // A full mailbox asks as well: a peer that lives makes room.
                 let _ = self.transport.ping(peer);
                 heard.asked = Some(clock);

@@ -14,10 +14,21 @@ pub fn boot_id() -> String {
 
 /// When a process started, in the system's unit. 0 where the system does not say, or it is gone.
 pub fn started(pid: u32) -> u64 {
+    // The 22nd field.
+    field(pid, 19).parse().unwrap_or(0)
+}
+
+/// Whether a process was stopped by a signal. One that a debugger holds is not.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    field(pid, 0) == "T"
+}
+
+/// A field of what the system says of a process, counted from its state. Empty where it says nothing.
+fn field(pid: u32, number: usize) -> String {
     let stat = read(&format!("/proc/{pid}/stat"));
-    // The name before may have blanks and brackets. The start is the 22nd field, the state the third.
+    // The name before may have blanks and brackets.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    fields.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+    fields.split_whitespace().nth(number).unwrap_or_default().to_owned()
 }
 
 fn read(path: &str) -> String {

@@ -173,6 +173,60 @@ pub enum SpaceKind {
     Host,
 }
 
+impl SpaceKind {
+    /// The kind of this name, as in JSON; one that is unknown is [`SpaceKind::Main`].
+    pub fn named(name: &str) -> SpaceKind {
+        match name {
+            "high-bandwidth" => SpaceKind::HighBandwidth,
+            "persistent" => SpaceKind::Persistent,
+            "host" => SpaceKind::Host,
+            _ => SpaceKind::Main,
+        }
+    }
+}
+
+/// What a program that knows its devices says of one: see [`Device::new`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Described {
+    /// As in [`Device`].
+    pub id: String,
+    /// As in [`Device`].
+    pub class: String,
+    /// As in [`Device`].
+    pub name: String,
+    /// As in [`Device`].
+    pub physical_id: String,
+    /// As in [`Device`].
+    pub threads: u32,
+    /// It works in the host's memory, which it has no copy of.
+    pub works_in_hosts: bool,
+    /// Bytes of its memory, if no spaces are listed.
+    pub memory_bytes: u64,
+    /// Its memories: name of the kind, bytes, and the NUMA node, if that is known.
+    pub spaces: Vec<(String, u64, Option<u32>)>,
+}
+
+impl Device {
+    /// A device by what a program knows of it, with the links that follow from that and from sysfs.
+    pub fn new(described: Described) -> Device {
+        let Described { id, class, name, physical_id, threads, works_in_hosts, memory_bytes, spaces } =
+            described;
+        let node = spaces.iter().find_map(|(_, _, node)| *node);
+        // The main memory of such a device is the host's.
+        let kind = |name: &str| if works_in_hosts { SpaceKind::Host } else { SpaceKind::named(name) };
+        let mut all: Vec<Space> =
+            spaces.iter().map(|(name, bytes, _)| Space { kind: kind(name), bytes: *bytes }).collect();
+        if all.is_empty() {
+            all.push(Space { kind: kind("main"), bytes: memory_bytes });
+        }
+        let to_host = Link { to: "host".to_owned(), kind: "memory".to_owned(), rate: 0.0 };
+        let links = if works_in_hosts { vec![to_host] } else { Vec::new() };
+        let mut device = Device { id, class, name, physical_id, threads, node, spaces: all, links };
+        device.locate();
+        device
+    }
+}
+
 /// A memory of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! Dynamic checks: data races, by ThreadSanitizer, and malformed files, by libFuzzer.
+//! Dynamic checks: data races, by ThreadSanitizer, and malformed files and messages, by libFuzzer.
 //!
 //! ThreadSanitizer sees every access of the runtime's tests, also over devices with memories of their own and
 //! with concurrent readers, and of the standard library, which is therefore built anew (`-Zbuild-std`): that
@@ -34,22 +34,32 @@ const COVERAGE: &str = "-Cpasses=sancov-module \
 /// The options of the command.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Fuzz the reader of recordings for so long instead.
+    /// Fuzz the reader of recordings, and those of messages, each for so long instead.
     #[arg(long, value_name = "SECONDS")]
     fuzz: Option<u32>,
+    /// Fuzz this one only.
+    #[arg(long, value_name = "NAME", requires = "fuzz", value_parser = FUZZED)]
+    only: Option<String>,
 }
+
+/// What is fuzzed: recordings, and messages to an agent, to a controller, and in a mailbox.
+const FUZZED: [&str; 4] = ["recordings", "agent", "controller", "mailbox"];
 
 /// Runs the tests of the runtime under ThreadSanitizer, or the fuzzer. Without a nightly toolchain it prints
 /// that, and succeeds.
 pub fn run(options: &Options) -> Result<ExitCode> {
     match options.fuzz {
-        Some(seconds) => fuzz(seconds),
+        Some(seconds) => {
+            let is_meant = |name: &&&str| options.only.as_ref().is_none_or(|only| only == **name);
+            FUZZED.iter().filter(is_meant).try_for_each(|name| fuzz(name, seconds))?;
+            Ok(ExitCode::SUCCESS)
+        }
         None => threads(),
     }
 }
 
 fn threads() -> Result<ExitCode> {
-    if !has_standard_library() {
+    if !has_nightly("rust-src") {
         println!(
             "skipped: ThreadSanitizer: no nightly toolchain with rust-src: \
              `rustup toolchain install nightly --component rust-src`"
@@ -76,31 +86,44 @@ fn threads() -> Result<ExitCode> {
     run(&["runtime"], &[SKIPPED, ON_ONE_DEVICE].concat(), OWN_MEMORIES)
 }
 
-fn fuzz(seconds: u32) -> Result<ExitCode> {
-    let target = host("")?;
-    // The place of a file that caused a failure.
-    let found = root().join("target/fuzz");
+/// A nightly toolchain also says where memory is touched that is not meant, by AddressSanitizer.
+fn fuzz(name: &str, seconds: u32) -> Result<()> {
+    let (nightly, flags) = match has_nightly("rust-std") {
+        true => (Some("+nightly"), format!("{COVERAGE} -Zsanitizer=address")),
+        false => (None, COVERAGE.to_owned()),
+    };
+    let target = host(nightly.unwrap_or_default())?;
+    let program = if name == FUZZED[0] { name } else { "messages" };
+    // The place of an input that caused a failure.
+    let found = root().join("target/fuzz").join(name);
     fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
     let mut command = Command::new("cargo");
     command
-        .args(["run", "--package", "flash-fuzz", "--features", "libfuzzer", "--bin", "recordings"])
+        .args(nightly)
+        .args(["run", "--package", "flash-fuzz", "--features", "libfuzzer", "--bin", program])
         .args(["--target", &target, "--"])
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", found.display()))
-        // Room for the mutator's insertions; a file that takes ten seconds to read is an error.
-        .args(["-max_len=65536", "-timeout=10", "-print_final_stats=1"])
-        .env("RUSTFLAGS", with_flags(COVERAGE))
+        // Room for the mutator's insertions; an input that takes ten seconds is an error. Implementations
+        // that came stay for as long as a process lives.
+        .args(["-max_len=65536", "-timeout=10", "-rss_limit_mb=6144", "-print_final_stats=1"])
+        .env("RUSTFLAGS", with_flags(&flags))
+        // Threads and answers of devices live as long as the process.
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .env("FLASH_FUZZ", name)
         .env("FLASH_CPU_THREADS", "1");
-    finish(command)
+    finish(command).map(drop)
 }
 
-/// Not asked of `rustc +nightly`, which might install one.
-fn has_standard_library() -> bool {
+/// Whether a nightly toolchain has this component. Not asked of `rustc +nightly`, which might install one.
+fn has_nightly(component: &str) -> bool {
     let list = Command::new("rustup")
         .args(["component", "list", "--installed", "--toolchain", "nightly"])
         .stderr(Stdio::null())
         .output();
-    list.is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|line| line == "rust-src"))
+    list.is_ok_and(|list| {
+        String::from_utf8_lossy(&list.stdout).lines().any(|line| line.starts_with(component))
+    })
 }
 
 /// The machine's own target. Naming it keeps the flags from build scripts.

@@ -12,6 +12,7 @@
 
 mod agent;
 mod controller;
+pub mod in_process;
 mod wire;
 mod world;
 

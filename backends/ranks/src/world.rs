@@ -6,8 +6,8 @@ use flash_backend::settings;
 use flash_net::{Member, Peer, SharedTransport, Transport, World};
 use flash_net_mpi::{Launched, MpiTransport, launched};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What this process was started in.
 enum Found {
@@ -15,10 +15,26 @@ enum Found {
     /// A world of shared memory, and this process's place in it.
     Shared(World, Peer),
     Mpi(Launched),
+    /// A transport that was brought, once.
+    Brought(Mutex<Option<Box<dyn Transport>>>),
+}
+
+static BROUGHT: Mutex<Option<Box<dyn Transport>>> = Mutex::new(None);
+
+/// Lets this process be the controller of a world, which is found when the backend is asked for devices.
+pub(crate) fn bring(transport: Box<dyn Transport>) {
+    *lock(&BROUGHT) = Some(transport);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn found() -> &'static Result<Found, String> {
     static FOUND: OnceLock<Result<Found, String>> = OnceLock::new();
+    if let Some(transport) = lock(&BROUGHT).take() {
+        return FOUND.get_or_init(|| Ok(Found::Brought(Mutex::new(Some(transport)))));
+    }
     FOUND.get_or_init(|| match World::from_environment() {
         Err(error) => Err(error.to_string()),
         Ok(Some((world, me))) => Ok(Found::Shared(world, me)),
@@ -78,6 +94,10 @@ pub(crate) fn of_controller(alone: bool) -> Result<(Box<dyn Transport>, Option<&
         Ok(Found::Mpi(launched)) if launched.rank == 0 => Ok((joined(launched)?, None)),
         Ok(Found::Shared(world, me)) if is_taken(world, *me) => shared(world, *me).map(|transport| (transport, None)),
         Ok(Found::Shared(_, Peer(rank)) | Found::Mpi(Launched { rank, .. })) => agent(*rank),
+        Ok(Found::Brought(transport)) => match lock(transport).take() {
+            Some(transport) => Ok((transport, None)),
+            None => Err("this process is the controller of its world already".to_owned()),
+        },
         Ok(Found::Nothing) if alone => own().and_then(|world| Ok((shared(world, Peer(0))?, Some(world)))),
         Ok(Found::Nothing) => Err(
             "this process is in no world: `flash run -n N -- PROGRAM` starts one, and so does `mpirun -n N PROGRAM`"
@@ -118,6 +138,6 @@ pub(crate) fn is_agent() -> bool {
             }
             launched.rank > 0
         }
-        Ok(Found::Nothing) | Err(_) => false,
+        Ok(Found::Nothing | Found::Brought(_)) | Err(_) => false,
     }
 }

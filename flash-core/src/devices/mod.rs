@@ -24,7 +24,8 @@ pub use device_handle::DeviceHandle;
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file};
 pub use reports::{
-    BackendReport, DeviceReport, Entry, Found, again, combined, entries, list, list_file, plugins_beside,
+    BackendReport, DeviceReport, Entry, Found, SpaceReport, again, combined, entries, list, list_file,
+    plugins_beside, searched,
     searched,
 };
 pub use shadow::ImplementationReport;

@@ -69,7 +69,8 @@ pub struct SpaceReport {
 }
 
 impl SpaceReport {
-    pub(super) fn of(space: &abi::MemorySpace) -> SpaceReport {
+    /// Of a space as the interface of backends has it.
+    pub fn of(space: &abi::MemorySpace) -> SpaceReport {
         // The kinds of the interface, in their order.
         let kind =
             ["main", "high-bandwidth", "persistent", "host"].get(space.kind as usize).unwrap_or(&"main");

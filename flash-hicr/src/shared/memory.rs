@@ -3,11 +3,12 @@
 //! A slot has a header before its bytes: the instance that has its lock, and how many copies it has received
 //! and sent. Other instances write there, too, so nothing relies on what it says but waits and locks.
 
+use super::Net;
 use crate::Error;
 use crate::slot::{LocalSlot, SlotMemory};
 use crate::topology::Space;
 use crate::words::Words;
-use flash_net::{SharedMemory, SharedTransport, Transport};
+use flash_net::{SharedMemory, Transport};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -52,7 +53,7 @@ pub(super) fn arena_words(arena: &SharedMemory) -> Words<'_> {
 
 /// A block of this instance's arena.
 pub(crate) struct Block {
-    pub(super) transport: Arc<SharedTransport>,
+    pub(super) transport: Arc<Net>,
     arena: SharedMemory,
     space: Space,
     /// Where its bytes start, behind the header.
@@ -61,7 +62,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    pub(super) fn new(transport: &Arc<SharedTransport>, space: Space, bytes: u64) -> Result<Block, Error> {
+    pub(super) fn new(transport: &Arc<Net>, space: Space, bytes: u64) -> Result<Block, Error> {
         let none = || Error::refused("a local slot", "this instance shares no memory with the others");
         let heap = transport.heap().ok_or_else(none)?;
         let whole = bytes.checked_next_multiple_of(8).and_then(|bytes| bytes.checked_add(HEAD));

@@ -14,7 +14,7 @@ use crate::managers::{CommunicationManager, Exchange, MemoryManager, Transfer};
 use crate::slot::{GlobalSlot, Key, LocalSlot, Place, Tag};
 use crate::topology::{Space, TopologyManager, spaces};
 use crate::words::Words;
-use flash_net::{Peer, Progress, SharedMemory, SharedTransport, Transport};
+use flash_net::{Detector, Peer, Progress, SharedMemory, SharedTransport, Transport};
 use frames::{Frames, Message};
 use memory::{HEAD, Header, Registered, arena_words, source_of};
 use std::collections::HashMap;
@@ -23,6 +23,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+/// The transport of a group. A process that is stopped is lost; one that computes is not.
+pub(crate) type Net = Detector<SharedTransport>;
+
 /// Looks for what is waited for before the transport is asked, which takes longer.
 const LOOKS: usize = 200;
 /// How long a thread sleeps at most before it looks again.
@@ -30,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One instance's end of a group.
 pub(crate) struct Endpoint {
-    pub(crate) transport: Arc<SharedTransport>,
+    pub(crate) transport: Arc<Net>,
     /// Of all instances: they are on this host.
     arenas: Vec<SharedMemory>,
     topology: Arc<dyn TopologyManager>,
@@ -44,7 +47,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(transport: Arc<SharedTransport>, topology: Arc<dyn TopologyManager>) -> Endpoint {
+    pub(crate) fn new(transport: Arc<Net>, topology: Arc<dyn TopologyManager>) -> Endpoint {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let peers = (0..transport.peers() as u32).map(Peer);
         Endpoint {

@@ -7,62 +7,12 @@
 #![no_main]
 
 use flash::Error;
-use flash::kernel;
-use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Window, Write};
-use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::recording::{Data, Recording, Submission};
+use flash_fuzz::kernels::{Heat, Shift, Tally};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use std::panic::{catch_unwind, resume_unwind};
 use std::sync::OnceLock;
-
-#[derive(KernelDefinition)]
-#[kernel(name = "fuzz.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
-struct Heat<'a> {
-    factor: f32,
-    from: Window<'a, Read<f32>>,
-    to: Item<'a, Write<f32>>,
-}
-
-#[derive(KernelDefinition)]
-#[kernel(name = "fuzz.tally", dims(i))]
-struct Tally<'a> {
-    values: Item<'a, Read<u16>>,
-    bins: Reduce<'a, ReadWrite<[u32]>, Sum>,
-}
-
-#[derive(KernelDefinition)]
-#[kernel(name = "fuzz.shift", dims(i, step), group_by(step))]
-struct Shift<'a> {
-    #[along(i)]
-    values: Phased<'a, u32>,
-}
-
-struct Plain;
-
-#[kernel]
-impl CpuItem<Heat<'_>> for Plain {
-    fn item(ix: Index<2>, k: HeatItem<'_>) {
-        let near = |x, y| k.from.at([x, y, 0]);
-        let (x, y) = (ix[Heat::X], ix[Heat::Y]);
-        k.to.set(near(x, y) + k.factor * (near(x - 1, y) + near(x + 1, y) - 2.0 * near(x, y)));
-    }
-}
-
-#[kernel]
-impl CpuItem<Tally<'_>> for Plain {
-    fn item(_: Index<1>, mut k: TallyItem<'_>) {
-        k.bins.put(usize::from(*k.values) % k.bins.len(), 1);
-    }
-}
-
-#[kernel]
-impl CpuItem<Shift<'_>> for Plain {
-    fn item(ix: Index<2>, mut k: ShiftItem<'_>) {
-        let value = k.values.get((ix[0] + 1) % k.values.len());
-        k.values.set(value);
-    }
-}
 
 fn runtime() -> &'static RuntimeObj {
     static RUNTIME: OnceLock<RuntimeObj> = OnceLock::new();

@@ -83,6 +83,30 @@ fn a_program_has_the_same_bits_on_any_ranks() {
 }
 
 #[test]
+fn a_topology_of_ranks_has_the_devices_and_processors_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("ranks.svg").display().to_string();
+    let output = run("3", &built().flash, &["topology", "--json", "--svg", &picture]);
+    let text = text_of(&output);
+    assert!(output.status.success() && !text.contains("ended before"), "{text}");
+    // One process writes, and what it writes is one topology.
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let host = &json["hosts"][0];
+    assert_eq!(json["hosts"].as_array().unwrap().len(), 1, "{json}");
+    let names = |list: &str, key: &str| -> Vec<String> {
+        let all = host[list].as_array().unwrap();
+        all.iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("processes", "name"), ["rank 0", "rank 1", "rank 2"]);
+    let ids = names("devices", "id");
+    for id in ["ALL_CPU:0", "RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0"] {
+        assert_eq!(ids.iter().filter(|found| *found == id).count(), 1, "{ids:?}");
+    }
+    let svg = fs::read_to_string(&picture).unwrap();
+    assert!((0..3).all(|rank| svg.contains(&format!("rank {rank}"))), "{svg}");
+}
+
+#[test]
 fn a_recorded_pipeline_is_the_same_on_a_rank() {
     let place = plugins::directory();
     let file = place.path().join("run.flash");

@@ -1,7 +1,10 @@
 //! A device of this process, reached through the vtable of its backend, as the host has it.
 
+use super::signature::Signature;
 use super::{library, lock};
-use crate::wire::{Bounds, OwnedLaunch, RemoteDevice, RemoteSpace, Shape, Side, bad, failed};
+use crate::wire::{
+    Bounds, LaunchImage, OwnedLaunch, RemoteDevice, RemoteSpace, Shape, Side, bad, failed, owned,
+};
 use flash_backend::abi::{
     self, BackendApi, Buffer, CopyBox, Implementation, MemorySpace, RegisteredDevice, SPACE_HOST, Str,
 };
@@ -11,6 +14,8 @@ use flash_backend::offload::Worker;
 use flash_backend::{Code, DeviceInfo, Failure, caught, cpu_has, has_library};
 use flash_net::SharedMemory;
 use std::alloc::Layout;
+use std::any::Any;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU32;
@@ -64,6 +69,7 @@ impl Drop for Held {
 pub(super) struct Kernel {
     device: &'static LocalDevice,
     raw: *mut abi::Kernel,
+    signature: Signature,
     /// Picoseconds that an item took last; 0: unknown.
     pace: AtomicU32,
 }
@@ -227,13 +233,14 @@ impl LocalDevice {
     }
 
     pub fn prepare(&'static self, implementation: &'static Implementation) -> Result<Kernel, Failure> {
+        let signature = Signature::of(implementation)?;
         let (slot, mut raw) = (self.api.prepare.ok_or_else(|| missing("prepare"))?, std::ptr::null_mut());
         // SAFETY: a device of this vtable, and our own variable.
         outcome(unsafe { slot(self.raw, implementation, &mut raw) })?;
         if raw.is_null() {
             return Err(Failure::new(Code::Invalid, "expected a kernel from `prepare`, found NULL"));
         }
-        Ok(Kernel { device: self, raw, pace: AtomicU32::new(0) })
+        Ok(Kernel { device: self, raw, signature, pace: AtomicU32::new(0) })
     }
 
     pub fn preload(&self, implementation: &'static Implementation) {
@@ -287,6 +294,11 @@ impl LocalDevice {
         drop(freed);
     }
 
+    pub fn free_all(&self) {
+        let freed = std::mem::take(&mut *lock(&self.buffers));
+        drop(freed);
+    }
+
     /// A buffer by the controller's number.
     pub fn held(&self, number: u64) -> Result<Arc<Held>, Failure> {
         let held = lock(&self.buffers).get(&number).cloned();
@@ -297,9 +309,21 @@ impl LocalDevice {
         space == SPACE_HOST || self.spaces.iter().any(|known| known.id == space && known.host_visible != 0)
     }
 
-    /// What its launches may touch.
-    pub fn bounds<'a>(&'a self, memory: Option<&'a SharedMemory>) -> impl Bounds + use<'a> {
-        OfDevice { device: self, memory }
+    /// A launch, checked, with what it keeps alive.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn checked(
+        &self,
+        memory: Option<&SharedMemory>,
+        kernel: &Kernel,
+        launch: &LaunchImage<'_>,
+    ) -> Result<OwnedLaunch, Failure> {
+        let bounds = OfDevice { device: self, memory, kept: RefCell::default() };
+        let mut launch = owned(launch, &bounds)?;
+        launch.keep(bounds.kept.into_inner());
+        kernel.signature.check(&launch)?;
+        Ok(launch)
     }
 
     /// A copy, checked, with what it keeps alive.
@@ -499,6 +523,8 @@ impl<F: FnOnce(Result<(u64, u64), Failure>) + Send + 'static> Pending<F> {
 struct OfDevice<'a> {
     device: &'a LocalDevice,
     memory: Option<&'a SharedMemory>,
+    /// The buffers that were asked for.
+    kept: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Bounds for OfDevice<'_> {
@@ -510,7 +536,9 @@ impl Bounds for OfDevice<'_> {
 
     fn buffer(&self, number: u64) -> Option<(Buffer, u64, bool)> {
         let held = self.device.held(number).ok()?;
-        Some((held.buffer, held.bytes, self.device.has_addresses(held.buffer.space)))
+        let found = (held.buffer, held.bytes, self.device.has_addresses(held.buffer.space));
+        self.kept.borrow_mut().push(held);
+        Some(found)
     }
 }
 

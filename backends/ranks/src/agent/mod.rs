@@ -8,6 +8,7 @@
 
 mod device;
 mod library;
+mod signature;
 
 use crate::wire::{self, Answer, Head, Kind, Request, bad};
 use crate::world;
@@ -62,6 +63,8 @@ pub(crate) struct Agent {
     /// Bodies of answers that the controller has not read.
     lent: Mutex<HashSet<u64>>,
     launches: AtomicU64,
+    /// Work items of a launch and bytes of a buffer, at most.
+    most: u64,
 }
 
 /// Serves the devices of this process's registry until the controller has gone.
@@ -73,22 +76,12 @@ pub(crate) fn serve() -> Result<(), Failure> {
     // Before it joins, as drivers take their time: from then on it answers.
     let devices = device::all(world::key().as_deref())?;
     let transport = world::of_agent().map_err(unavailable)?;
-    let memory = transport.memory(CONTROLLER);
     // A controller on another host has ended when it is silent.
     let transport: Box<dyn Transport> = match transport.is_watched_by_frames(CONTROLLER) {
         true => Box::new(Detector::new(transport, SILENCE)),
         false => transport,
     };
-    let agent: &'static Agent = Box::leak(Box::new(Agent {
-        transport,
-        memory,
-        devices,
-        kernels: Mutex::default(),
-        running: Mutex::default(),
-        lent: Mutex::default(),
-        launches: AtomicU64::new(0),
-    }));
-    agent.run();
+    Agent::new(transport, devices, u64::MAX).run();
     Ok(())
 }
 
@@ -98,37 +91,78 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Frames that were taken, one after the other.
 #[derive(Default)]
-struct Frames {
+pub(crate) struct Frames {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Agent {
+    fn new(transport: Box<dyn Transport>, devices: Vec<LocalDevice>, most: u64) -> &'static Agent {
+        Box::leak(Box::new(Agent {
+            memory: transport.memory(CONTROLLER),
+            transport,
+            devices,
+            kernels: Mutex::default(),
+            running: Mutex::default(),
+            lent: Mutex::default(),
+            launches: AtomicU64::new(0),
+            most,
+        }))
+    }
+
+    /// One of this process, for the devices of a key.
+    ///
+    /// # Errors
+    /// Those of the key.
+    pub fn here(transport: Box<dyn Transport>, key: &str, most: u64) -> Result<&'static Agent, Failure> {
+        Ok(Agent::new(transport, device::all(Some(key))?, most))
+    }
+
     fn run(&'static self) {
         let mut frames = Frames::default();
         let mut told = None;
         loop {
             let ticket = self.transport.ticket();
-            frames.bytes.clear();
-            frames.ends.clear();
-            let progress = self.transport.progress(&mut |from, frame| {
-                if from == CONTROLLER {
-                    frames.bytes.extend_from_slice(frame);
-                    frames.ends.push(frames.bytes.len());
-                }
-            });
-            let mut begin = 0;
-            for end in frames.ends.drain(..) {
-                self.take(&frames.bytes[begin..end]);
-                begin = end;
-            }
-            if !matches!(progress, Progress::Some) {
+            if !self.poll(&mut frames) {
                 if self.transport.lost(CONTROLLER).is_some() {
                     return;
                 }
                 let until = REPORT.get().and_then(|report| self.tell(*report, &mut told));
                 self.transport.wait(ticket, until);
             }
+        }
+    }
+
+    /// Takes the frames that have come. True if there were any.
+    pub fn poll(&'static self, frames: &mut Frames) -> bool {
+        frames.bytes.clear();
+        frames.ends.clear();
+        let progress = self.transport.progress(&mut |from, frame| {
+            if from == CONTROLLER {
+                frames.bytes.extend_from_slice(frame);
+                frames.ends.push(frames.bytes.len());
+            }
+        });
+        let mut begin = 0;
+        for end in frames.ends.drain(..) {
+            self.take(&frames.bytes[begin..end]);
+            begin = end;
+        }
+        matches!(progress, Progress::Some)
+    }
+
+    /// True if nothing that it was asked for is still to be done.
+    pub fn is_idle(&self) -> bool {
+        self.devices.iter().all(LocalDevice::is_idle) && lock(&self.running).is_empty()
+    }
+
+    /// Gives back what its controller has made.
+    pub fn forget(&self) {
+        lock(&self.kernels).clear();
+        self.devices.iter().for_each(LocalDevice::free_all);
+        let lent = std::mem::take(&mut *lock(&self.lent));
+        if let Some(heap) = self.transport.heap() {
+            lent.into_iter().for_each(|offset| drop(heap.free(offset)));
         }
     }
 
@@ -211,17 +245,14 @@ impl Agent {
             }
             Request::Submit { device, kernel, launch } => {
                 self.launches.fetch_add(1, Relaxed);
+                self.check_size(launch.items(), "work items")?;
                 let device = self.device(device)?;
                 let kernel = lock(&self.kernels).get(&kernel).cloned();
                 let kernel = kernel.filter(|kernel| kernel.is_of(device));
                 let kernel =
                     kernel.ok_or_else(|| bad("a launch of a kernel that was not prepared".into()))?;
-                self.launch(
-                    number,
-                    device,
-                    kernel,
-                    wire::owned(&launch, &device.bounds(self.memory.as_ref()))?,
-                );
+                let launch = device.checked(self.memory.as_ref(), &kernel, &launch)?;
+                self.launch(number, device, kernel, launch);
             }
             Request::Cancel { number } => {
                 if let Some(flag) = lock(&self.running).get(&number) {
@@ -229,6 +260,7 @@ impl Agent {
                 }
             }
             Request::Alloc { device, space, buffer, bytes } => {
+                self.check_size(bytes, "bytes")?;
                 self.device(device)?.alloc(space, buffer, bytes)?;
                 done();
             }
@@ -276,6 +308,13 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    fn check_size(&self, found: u64, what: &str) -> Result<(), Failure> {
+        match found <= self.most {
+            true => Ok(()),
+            false => Err(bad(format!("{found} {what}, expected at most {}", self.most))),
+        }
     }
 
     fn device(&'static self, number: u32) -> Result<&'static LocalDevice, Failure> {

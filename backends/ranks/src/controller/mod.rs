@@ -77,6 +77,18 @@ impl Controller {
     /// If this process is in none.
     pub fn start(limit: Duration, alone: bool) -> Result<&'static Controller, Unavailable> {
         let (transport, world) = world::of_controller(alone).map_err(Unavailable)?;
+        Controller::on(transport, world, limit)
+    }
+
+    /// The controller of a world.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn on(
+        transport: Box<dyn Transport>,
+        world: Option<&'static World>,
+        limit: Duration,
+    ) -> Result<&'static Controller, Unavailable> {
         let ranks = (1..transport.peers() as u32).map(|rank| Agent::of_rank(Peer(rank))).collect();
         let controller: &'static Controller = Box::leak(Box::new(Controller {
             world,
@@ -103,10 +115,22 @@ impl Controller {
     /// # Errors
     /// If one of them does not say what it has.
     pub fn devices(&'static self) -> Result<Vec<RankDevice>, Unavailable> {
-        let found = self.ask_all(&self.ranks).map_err(|failure| Unavailable(failure.text))?;
+        self.devices_of(&self.ranks)
+    }
+
+    fn devices_of(&'static self, agents: &[&'static Agent]) -> Result<Vec<RankDevice>, Unavailable> {
+        let found = self.ask_all(agents).map_err(|failure| Unavailable(failure.text))?;
         let devices = found.into_iter().map(|(agent, found)| RankDevice::all(self, agent, found));
         let devices: Result<Vec<Vec<RankDevice>>, String> = devices.collect();
         Ok(devices.map_err(Unavailable)?.into_iter().flatten().collect())
+    }
+
+    /// The devices of another agent of a process.
+    ///
+    /// # Errors
+    /// As [`devices`](Self::devices).
+    pub fn devices_at(&'static self, peer: Peer) -> Result<Vec<RankDevice>, Unavailable> {
+        self.devices_of(&[Agent::of_rank(peer)])
     }
 
     /// A number for a memory space.

@@ -15,8 +15,10 @@ use flash_backend::index::SpaceRef;
 use flash_backend::{Failure, Launch};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 type List<'a> = Cow<'a, [u64]>;
 
@@ -125,6 +127,13 @@ impl<'a> LaunchImage<'a> {
                 .map(|(key, value, required)| (Cow::Borrowed(key), Cow::Borrowed(value), required))
                 .collect(),
         }
+    }
+}
+
+impl LaunchImage<'_> {
+    /// Work items, as it says.
+    pub fn items(&self) -> u64 {
+        self.space.items
     }
 }
 
@@ -239,8 +248,15 @@ impl Shape {
         let past = last(y, row)
             .zip(last(z, plane))
             .and_then(|(rows, planes)| first.checked_add(rows)?.checked_add(planes)?.checked_add(x));
-        past.map(|past| first..past)
-            .ok_or_else(|| bad(format!("a box with more bytes than there are addresses: {self:?}")))
+        let Some(past) = past else {
+            return Err(bad(format!("a box with more bytes than there are addresses: {self:?}")));
+        };
+        // Else a small buffer could keep an agent busy for ever.
+        let bytes = x.checked_mul(y).and_then(|rows| rows.checked_mul(z));
+        match bytes.is_some_and(|bytes| bytes <= past - first) {
+            true => Ok(first..past),
+            false => Err(bad(format!("a box with rows over each other: {self:?}"))),
+        }
     }
 }
 
@@ -267,6 +283,8 @@ pub(crate) struct OwnedLaunch {
     _parts: Vec<Box<Part>>,
     _scalars: Vec<AlignedBytes>,
     _texts: Vec<String>,
+    /// Its buffers: one that is freed meanwhile goes when the launch has ended.
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: pointers lead to what it owns, which never changes, and to arrays, which the controller keeps until
@@ -277,6 +295,11 @@ impl OwnedLaunch {
     /// The index space.
     pub fn space(&self) -> &Space {
         &self.space
+    }
+
+    /// Keeps buffers for as long as the launch lives.
+    pub fn keep(&mut self, buffers: Vec<Arc<dyn Any + Send + Sync>>) {
+        self.kept = buffers;
     }
 
     pub fn args(&self) -> &[Arg] {
@@ -308,18 +331,20 @@ pub(crate) fn owned(image: &LaunchImage<'_>, bounds: &impl Bounds) -> Result<Own
         loops: loops.as_ptr(),
     };
     let [begin, end] = image.phases;
-    if begin > end || end > space.phases {
+    // A device may run all of a space whose phases are not many.
+    if begin > end || end > space.phases || (begin == end && space.items > 0) {
         return Err(bad(format!("phases {begin} to {end} of {}", space.phases)));
     }
     // SAFETY: `lists_of` has checked the lists, which live as long as this function has them.
     let view = unsafe { SpaceRef::new(&space) };
-    let rows =
-        (begin..end).map(|phase| view.phase(phase)).map(|rows| rows.end.saturating_sub(rows.start)).max();
+    if space.items > 0 && space.phase_items == 0 && view.phase_of(space.items - 1) + 1 != space.phases {
+        return Err(bad(format!("{} phases, which its barriers do not make", space.phases)));
+    }
+    let rows = most_rows(view, begin..end);
     let values = view.values_of()?;
     let (mut parts, mut scalars) = (Vec::new(), Vec::new());
     let args = image.args.iter().enumerate().map(|(i, arg)| {
-        let touched =
-            arg.touched(rows.unwrap_or(0), &values).map_err(|what| bad(format!("argument {i}: {what}")))?;
+        let touched = arg.touched(rows, &values).map_err(|what| bad(format!("argument {i}: {what}")))?;
         let mut made = arg.placed(&touched, bounds).map_err(|what| bad(format!("argument {i}: {what}")))?;
         if arg.kind == abi::ARG_SCALAR {
             let mut scalar = arg.scalar()?;
@@ -363,7 +388,22 @@ pub(crate) fn owned(image: &LaunchImage<'_>, bounds: &impl Bounds) -> Result<Own
         _parts: parts,
         _scalars: scalars,
         _texts: texts,
+        kept: Vec::new(),
     })
+}
+
+/// Rows that a phase has at most.
+fn most_rows(space: SpaceRef<'_>, phases: Range<u64>) -> u64 {
+    /// Phases that are looked at: more of them may be as many as there are items.
+    const LOOKS: u64 = 1024;
+    if phases.is_empty() {
+        return 0;
+    }
+    match space.raw().phase_items {
+        0 if phases.end - phases.start > LOOKS => space.items(),
+        0 => phases.map(|phase| space.phase(phase)).map(|rows| rows.end - rows.start).max().unwrap_or(0),
+        rows => rows,
+    }
 }
 
 /// Keeps a list; returns its address.
@@ -430,8 +470,20 @@ fn lists_of(
         {
             return wrong(format!("the lists of loop {number} do not fit it"));
         }
+        // The groups of a dimension are a loop, and their members one inside it; else there is one loop.
+        let inner = space.loops[number + 1..].iter().filter(|inner| inner.dim == at.dim);
+        let members = |inner: &&LoopImage<'_>| {
+            inner.kind == LOOP_MEMBER && inner.group_loop as usize == number && at.kind == LOOP_GROUP
+        };
+        let (inside, fitting) = (inner.clone().count(), inner.filter(members).count());
+        if inside != fitting || fitting != usize::from(at.kind == LOOP_GROUP) {
+            return wrong(format!("loop {number} and {inside} loops inside it move dimension {}", at.dim));
+        }
         if at.kind != LOOP_GROUP {
-            iterations = iterations.saturating_mul(at.count);
+            let Some(all) = iterations.checked_mul(at.count) else {
+                return wrong("more iterations than there are numbers".into());
+            };
+            iterations = all;
         }
         let nbarriers = at.barriers.as_ref().map_or(0, |barriers| barriers.len() as u64);
         let mut list =
@@ -455,6 +507,9 @@ fn lists_of(
             "{} items in {} phases, for {iterations} iterations",
             space.items, space.phases
         ));
+    }
+    if space.items == 0 && dims.iter().all(|dim| dim.count > 0) {
+        return wrong(format!("no items, for {iterations} iterations"));
     }
     if space.phase_items != 0 && space.phase_items.checked_mul(space.phases) != Some(space.items) {
         return wrong(format!("{} phases of {} items, of {}", space.phases, space.phase_items, space.items));
@@ -506,7 +561,12 @@ impl ArgImage<'_> {
                 .map(|all| both(0..all))
                 .ok_or_else(|| "more accumulators than there are addresses".into());
         }
+        // Without both flags, devices copy all of one buffer into the other.
+        let is_copied = self.kind == abi::ARG_PHASED
+            && self.flags & abi::ARG_FLAG_STAGED == 0
+            && self.flags & ALONE != ALONE;
         let there = match self.part {
+            _ if is_copied => 0..self.len,
             None => 0..self.len,
             Some(PartImage { begin, end, stride, .. }) => {
                 if (0..3).any(|axis| begin[axis] >= end[axis]) {
@@ -518,7 +578,10 @@ impl ArgImage<'_> {
                 };
                 let last =
                     at(end.map(|end| end - 1)).ok_or("a part with more elements than there are addresses")?;
-                at(begin).unwrap_or(0)..last.saturating_add(1)
+                if last >= self.len {
+                    return Err(format!("a part up to element {last} of {}", self.len));
+                }
+                at(begin).unwrap_or(0)..last + 1
             }
         };
         let Some(strides) = &self.strides else { return Ok(both(there)) };
@@ -558,6 +621,9 @@ impl ArgImage<'_> {
                 let (there, next, handle) = self.address(self.next, origins[1], written, bounds)?;
                 if there != space {
                     return Err(format!("two buffers in the memory spaces {space} and {there}"));
+                }
+                if space == abi::SPACE_HOST && self.overlap([(data, touched), (next, written)]) {
+                    return Err("two buffers that overlap".into());
                 }
                 if next == 0 { handle } else { next }
             }
@@ -619,6 +685,16 @@ impl ArgImage<'_> {
                 Ok((buffer.space, data, handle))
             }
         }
+    }
+
+    /// True if elements at two addresses of element 0 overlap; both were checked.
+    fn overlap(&self, [(one, first), (other, second)]: [(u64, &Range<u64>); 2]) -> bool {
+        let size = u64::from(self.element_size);
+        let at = |data: u64, range: &Range<u64>| data.wrapping_add(range.start.wrapping_mul(size));
+        let bytes = |range: &Range<u64>| range.end.saturating_sub(range.start).saturating_mul(size);
+        let (from, to) = (at(one, first), at(other, second));
+        to.wrapping_sub(from) < bytes(first) && bytes(second) > 0
+            || from.wrapping_sub(to) < bytes(second) && bytes(first) > 0
     }
 
     /// An address for no elements, as aligned as any type needs.

@@ -300,7 +300,7 @@ pub(crate) fn body<'a>(
     rest: &'a [u8],
 ) -> Result<(Cow<'a, [u8]>, Option<u64>), Failure> {
     /// No body is longer.
-    const MOST: u64 = 1 << 32;
+    const MOST: u64 = 1 << 30;
     if !head.is_long {
         return Ok((Cow::Borrowed(rest), None));
     }
@@ -315,8 +315,15 @@ pub(crate) fn body<'a>(
         return Err(bad(format!("a body in the memory of {from}, which shares none with this process")));
     };
     let at = memory.pointer(offset, bytes).map_err(|error| bad(error.to_string()))?;
-    let mut copy = vec![0u8; bytes as usize];
-    // SAFETY: the range lies in the arena; the sender may change it meanwhile, and any bytes are bytes.
-    unsafe { std::ptr::copy_nonoverlapping(at, copy.as_mut_ptr(), copy.len()) };
+    let mut copy: Vec<u8> = Vec::new();
+    if copy.try_reserve_exact(bytes as usize).is_err() {
+        return Err(Failure::new(Code::OutOfMemory, format!("a message of {bytes} bytes: no memory for it")));
+    }
+    // SAFETY: the range lies in the arena, and the list has room; the sender may change it meanwhile, and any
+    // bytes are bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(at, copy.as_mut_ptr(), bytes as usize);
+        copy.set_len(bytes as usize);
+    }
     Ok((Cow::Owned(copy), Some(offset)))
 }

@@ -7,6 +7,7 @@ use flash_tests::in_process;
 use flash_tests_hicr::{processes, raw_processes};
 use flash_topology::{Core, CpuSet, Host, NumaNode, Socket, Topology};
 use std::ffi::OsString;
+use std::time::{Duration, Instant};
 
 fn needs(host: Host) -> Template {
     Template { needs: Topology { hosts: vec![host] }, ..Template::default() }
@@ -127,6 +128,33 @@ fn a_process_creates_processes_with_processors_of_its_own() {
         drop(group);
         assert_eq!(hicr.instances.current().cpus, before);
     }
+}
+
+#[test]
+fn a_stopped_process_is_lost_and_one_that_computes_is_not() {
+    const NAME: &str = "instances::a_stopped_process_is_lost_and_one_that_computes_is_not";
+    if std::env::var_os(WORLD_VARIABLE).is_some() {
+        let hicr = flash_hicr::join().unwrap();
+        // It looks for no frames for longer than the limit.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(500) {
+            std::hint::spin_loop();
+        }
+        hicr.communication.fence(1).unwrap();
+        // SAFETY: it stops this process, until it is killed.
+        unsafe { libc::raise(libc::SIGSTOP) };
+        panic!("it went on");
+    }
+    if !has_two_processors(NAME) {
+        return;
+    }
+    in_process(&[("FLASH_RANK_TIMEOUT_MS", "100")], || {
+        let hicr = flash_hicr::join().unwrap();
+        let group = hicr.instances.create(&template(NAME), 1).unwrap();
+        group.communication.fence(1).unwrap();
+        has(&text(group.communication.fence(2)), "is silent: no sign of life for 100ms; it is stopped");
+        group.instances.terminate(1).unwrap();
+    });
 }
 
 #[test]
