@@ -165,7 +165,7 @@ fn blur(rt: &RuntimeObj, n: usize) -> Result<Row> {
         n,
         &b,
         || {
-            rt.submit(Blur::of(&a, &b)).exec([2..n as u64 - 2])?;
+            rt.submit(Blur::of(&a, &b)).exec((2..n as u64 - 2,))?;
             Ok(())
         },
         |out| {

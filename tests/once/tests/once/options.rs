@@ -5,7 +5,7 @@ use flash::prelude::*;
 use flash::{Error, RuntimeObj};
 use flash_core::devices::{KernelText, texts};
 use flash_tests::emulated;
-use flash_tests_once::{close, compare, devices};
+use flash_tests_once::{close, compare};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "once.fast", dims(i))]
