@@ -331,8 +331,7 @@ pub(crate) fn owned(image: &LaunchImage<'_>, bounds: &impl Bounds) -> Result<Own
         loops: loops.as_ptr(),
     };
     let [begin, end] = image.phases;
-    // A device may run all of a space whose phases are not many.
-    if begin > end || end > space.phases || (begin == end && space.items > 0) {
+    if begin > end || end > space.phases {
         return Err(bad(format!("phases {begin} to {end} of {}", space.phases)));
     }
     // SAFETY: `lists_of` has checked the lists, which live as long as this function has them.
