@@ -5,9 +5,9 @@
 //! noted in the launch's table, behind the details of arrays, and the kernel gets a place there instead of
 //! the element. So the table of such a launch can be written, and is read after it.
 //!
-//! A text with the attribute `checked`, which `#[kernel(devices)]` writes, is always compiled so; `FLASH_CHECK_ALL` tells
-//! it of the setting, for which it also checks what it would leave unchecked. It notes
-//! faults of its own in the same words: the number of a message, for an array of the number [`OWN`].
+//! A text with the attribute `checked`, which `#[kernel(devices)]` writes, is always compiled so;
+//! `FLASH_CHECK_ALL` tells it of the setting, for which it also checks what it would leave unchecked. It
+//! notes faults of its own in the same words: the number of a message, for an array of the number [`OWN`].
 
 use super::KernelSpec;
 use crate::failure::Failure;

@@ -2,16 +2,16 @@
 //!
 //! There is one definition for each list of argument types, and one function that runs all closures over it.
 //! It gets the closure as an argument: the addresses of the closure and of a function for its type, in two
-//! words that the caller lends to the launch. So a launch never outlives its closure: what is lent to a launch
-//! is free again before that returns, whatever happens. No other module makes this definition, and no launch
-//! by name finds its implementation, so these words are always such addresses.
+//! words that the caller lends to the launch. So a launch never outlives its closure: what is lent to a
+//! launch is free again before that returns, whatever happens. No other module makes this definition, and no
+//! launch by name finds its implementation, so these words are always such addresses.
 
 use super::views::{
     Item, ItemAccess, ItemBound, ItemRun, Read, ReadWrite, UNIT, View, Whole, Write, describe,
 };
 use super::{
-    ArgumentWriter, CpuFunction, CpuSpan, Element, GroupBy, Index, KernelDefinition, SortBy, Span,
-    cpu_implementation, shim,
+    ArgumentWriter, CpuFunction, CpuSpan, Element, GroupBy, Index, KernelDefinition, OwnImplementation,
+    SortBy, Span, cpu_implementation, shim,
 };
 use crate::memory::{FlashMemory, MemoryRange};
 use flash_types::abi::{self, Implementation};
@@ -57,8 +57,8 @@ impl<'a, T: Element> MemoryRange<'a, T> {
 }
 
 /// What a closure over elements takes: an array, as [`FlashMemory::r`], [`rw`](FlashMemory::rw) or
-/// [`w`](FlashMemory::w) give it, or a tuple of up to eight of them. Those that are only read come first, then
-/// those that are read and written, then those that are only written.
+/// [`w`](FlashMemory::w) give it, or a tuple of up to eight of them. Those that are only read come first,
+/// then those that are read and written, then those that are only written.
 ///
 /// # Safety
 /// `describe`, `pack` and `bind` go over the same arguments in the same order, which are all items along
@@ -71,7 +71,8 @@ pub unsafe trait ClosureArguments {
     /// The same types for ever: the identity of the definition.
     #[doc(hidden)]
     type Static: 'static;
-    /// What the closure gets: a reference, a mutable reference or an [`Out`](super::views::Out) for each array.
+    /// What the closure gets: a reference, a mutable reference or an [`Out`](super::views::Out) for each
+    /// array.
     type Elements<'k>;
     #[doc(hidden)]
     type Bound;
@@ -258,8 +259,8 @@ impl<L: ClosureArguments> CpuSpan<ForEach<'_, L>> for Closures {
     }
 }
 
-// SAFETY: `arguments`, `pack` and `bind` have the closure first, then the list's arrays; `run` and `span` give
-// what the list's own functions give.
+// SAFETY: `arguments`, `pack` and `bind` have the closure first, then the list's arrays; `run` and `span`
+// give what the list's own functions give.
 unsafe impl<'a, L: ClosureArguments> KernelDefinition for ForEach<'a, L> {
     type Static = ForEach<'static, L::Static>;
     type Index = Index<1>;
@@ -282,14 +283,18 @@ unsafe impl<'a, L: ClosureArguments> KernelDefinition for ForEach<'a, L> {
         std::iter::once(closure).chain(L::describe()).collect()
     }
 
-    fn own() -> Option<&'static Implementation> {
-        static KNOWN: Mutex<BTreeMap<TypeId, &'static Implementation>> = Mutex::new(BTreeMap::new());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || {
-            let function = CpuFunction::span::<ForEach<'a, L>, Closures>();
-            cpu_implementation::<ForEach<'a, L>>(function, "closure", "cpu", 0, "", &[])
-        };
-        Some(known.entry(TypeId::of::<Self::Static>()).or_insert_with(make))
+    fn own() -> Option<OwnImplementation> {
+        Some(|target| {
+            static KNOWN: Mutex<BTreeMap<(TypeId, String), &'static Implementation>> =
+                Mutex::new(BTreeMap::new());
+            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+            let make = || {
+                let function = CpuFunction::span::<ForEach<'a, L>, Closures>();
+                let target = target.to_owned().leak();
+                cpu_implementation::<ForEach<'a, L>>(function, "closure", target, 0, "", &[])
+            };
+            known.entry((TypeId::of::<Self::Static>(), target.to_owned())).or_insert_with(make)
+        })
     }
 
     #[inline(always)]

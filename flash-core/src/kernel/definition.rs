@@ -49,9 +49,9 @@ pub unsafe trait KernelDefinition: Sized {
     fn part_by() -> Option<PartBy> {
         None
     }
-    /// An implementation that it has of itself, for this process's processors.
+    /// An implementation that it has of itself.
     #[doc(hidden)]
-    fn own() -> Option<&'static abi::Implementation> {
+    fn own() -> Option<OwnImplementation> {
         None
     }
     /// The arguments in order.
@@ -108,6 +108,10 @@ pub unsafe trait KernelDefinition: Sized {
     #[doc(hidden)]
     unsafe fn whole<'k>(bound: &'k Self::Bound, values: Option<&[Range<u64>]>) -> Self::Whole<'k>;
 }
+
+/// Gives the implementation that a definition has of itself, a function of this process, for a target of a
+/// device that runs such.
+pub type OwnImplementation = fn(target: &str) -> &'static abi::Implementation;
 
 /// Takes the argument values of one submission, in order. A generated `pack` calls it; the runtime implements
 /// it.

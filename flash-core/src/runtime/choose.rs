@@ -8,6 +8,7 @@ use crate::devices::catalog::Catalog;
 use crate::devices::registry::RegisteredImplementation;
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::{Error, NoImplementation};
+use crate::kernel::OwnImplementation;
 use flash_backend::__host::{rank, takes_parts};
 use flash_backend::alignment;
 use flash_types::Code;
@@ -100,12 +101,11 @@ impl Drop for Target {
 /// The devices that have an implementation, each with its best one.
 pub(super) fn choose(
     descriptor: &KernelDescriptor,
-    own: Option<&'static abi::Implementation>,
+    own: Option<OwnImplementation>,
     devices: &[&'static DeviceHandle],
     attributes: &Attributes,
     catalog: &Catalog,
 ) -> Result<Vec<Target>, Error> {
-    let own = own.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX, resolved: true });
     let note = |rejected: &mut Vec<String>, found, why: &str| note(rejected, catalog, found, why);
     let pinned = match attributes.get::<Implementation>() {
         None => None,
@@ -119,13 +119,15 @@ pub(super) fn choose(
     for device in devices {
         let mut candidates: Vec<(Rating, RegisteredImplementation, Widening)> = Vec::new();
         let of_device = device.resolve_kernel(descriptor)?;
-        let of_definition = own.filter(|_| device.info().runs_functions);
-        if let (Some(own), None) = (own, of_definition) {
-            let why = format!(
-                "{} runs no closures, which have no text for devices: write a definition and a kernel for it",
+        let function_target = device.info().targets.first().filter(|_| device.info().runs_functions);
+        let of_definition = own.zip(function_target).map(|(own, target)| own(target));
+        let of_definition =
+            of_definition.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX, resolved: true });
+        if own.is_some() && of_definition.is_none() {
+            rejected.push(format!(
+                "a closure: {} runs no functions of this program, and closures have no text: write a definition and a kernel for it",
                 device.id()
-            );
-            note(&mut rejected, own, &why);
+            ));
         }
         for found in catalog.registry().implementations().chain(of_device).chain(of_definition) {
             // SAFETY: strings of implementations live for ever.

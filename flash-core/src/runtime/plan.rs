@@ -10,7 +10,7 @@ use crate::devices::DeviceHandle;
 use crate::devices::catalog::Catalog;
 use crate::error::Error;
 use crate::kernel::views::Operation;
-use crate::kernel::{ContentsCheck, KernelDefinition, operation_of};
+use crate::kernel::{ContentsCheck, KernelDefinition, OwnImplementation, operation_of};
 use flash_types::Code;
 use flash_types::abi;
 use flash_types::descriptor::{self, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights};
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     /// It moves elements, and the runtime does that itself.
     pub movement: Option<Movement>,
     targets: Result<Arc<[Target]>, Error>,
-    own: Option<&'static abi::Implementation>,
+    own: Option<OwnImplementation>,
 }
 
 impl Deref for Plan {
@@ -226,13 +226,13 @@ pub(super) struct PlannedKernel<'a> {
     /// Per argument, the operation of an accumulator; the last ones may be missing.
     pub operations: &'a [Option<Operation>],
     /// The implementation that its definition has of itself.
-    pub own: Option<&'static abi::Implementation>,
+    pub own: Option<OwnImplementation>,
 }
 
 /// The implementations of a kernel for some devices, ready to run.
 pub(super) fn targets_of(
     facts: &KernelFacts,
-    own: Option<&'static abi::Implementation>,
+    own: Option<OwnImplementation>,
     attributes: &Attributes,
     devices: &[&'static DeviceHandle],
     catalog: &Catalog,

@@ -107,7 +107,7 @@ fn texts(
             name,
             priority: keys.priority.saturating_sub(1),
             attributes: &selection,
-            options: &options,
+            fast_math: keys.fast_math.is_some(),
             span: list.span.unwrap_or(span),
         };
         let entries = staging::entries(&entry, core);

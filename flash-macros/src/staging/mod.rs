@@ -184,17 +184,22 @@ pub struct Entry<'a> {
     pub priority: i32,
     /// For its selection.
     pub attributes: &'a [(String, String)],
-    /// A `TextOptions`.
-    pub options: &'a TokenStream,
+    /// The key `fast_math`.
+    pub fast_math: bool,
     pub span: Span,
 }
 
 /// The entries of a text in the inventory, for the targets that take it.
 pub fn entries(entry: &Entry<'_>, core: &TokenStream) -> TokenStream {
-    let Entry { definition, text, name, priority, attributes, options, span } = entry;
+    let Entry { definition, text, name, priority, attributes, fast_math, span } = entry;
     let kernel = quote!(#core::kernel);
     let texts: Vec<_> = attributes.iter().map(|(key, value)| quote!((#key, #value))).collect();
-    let entries = ["opencl", "cuda"].map(|target| {
+    // Otherwise sums and products are rounded as they are written: in OpenCL C a pragma says so.
+    let options = match fast_math {
+        true => [("opencl", "-cl-unsafe-math-optimizations"), ("cuda", "--use_fast_math")],
+        false => [("opencl", ""), ("cuda", "--fmad=false")],
+    };
+    let entries = options.map(|(target, options)| {
         quote! {
             #core::__private::inventory::submit! {
                 #kernel::ImplementationEntry {
@@ -204,8 +209,7 @@ pub fn entries(entry: &Entry<'_>, core: &TokenStream) -> TokenStream {
                             name: #name,
                             priority: #priority,
                             beside: ::core::file!(),
-                            texts: &[#(#texts),*],
-                            options: #options,
+                            texts: &[("build_options", #options), #(#texts),*],
                             text: #text,
                         },
                     ),

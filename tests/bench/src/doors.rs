@@ -37,7 +37,8 @@ impl Stencils {
             libraries: &[],
         };
         let library = source.load(cache)?;
-        // SAFETY: the signatures are those of the functions in doors.c, and `load` keeps the library for ever.
+        // SAFETY: the signatures are those of the functions in doors.c, and `load` keeps the library for
+        // ever.
         unsafe { Ok(Stencils { heat: *library.get(b"heat\0")?, jacobi: *library.get(b"jacobi\0")? }) }
     }
 }

@@ -40,18 +40,6 @@ pub struct TextOptions {
     pub unchecked: bool,
 }
 
-impl TextOptions {
-    /// Options of the compiler for a target.
-    fn of_compiler(self, target: &str) -> &'static str {
-        match (target, self.fast_math) {
-            ("cuda", false) => "--fmad=false",
-            ("cuda", true) => "--use_fast_math",
-            ("opencl", true) => "-cl-unsafe-math-optimizations",
-            _ => "",
-        }
-    }
-}
-
 /// Before the text: sums and products are rounded as they are written.
 const ROUNDED: &str = "\
 #ifdef __OPENCL_VERSION__
@@ -127,10 +115,8 @@ pub struct StagedCode {
     pub priority: i32,
     /// The kernel's source file.
     pub beside: &'static str,
-    /// Attributes, for its selection.
+    /// Attributes: for its selection, and options of the compiler.
     pub texts: &'static [(&'static str, &'static str)],
-    /// What the kernel asks for beyond its body.
-    pub options: TextOptions,
     /// Writes the text.
     pub text: fn() -> Text,
 }
@@ -138,11 +124,11 @@ pub struct StagedCode {
 /// Describes a text as an implementation of `D` for a kind of device. What it allocates lives for ever: there
 /// is one per target and set of types.
 pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static abi::Implementation {
-    let StagedCode { target, name, priority, beside, texts, options, text } = *code;
+    let StagedCode { target, name, priority, beside, texts, text } = *code;
     let Text { source, messages } = text();
     let source: &'static str = source.leak();
     let mut texts = texts.to_vec();
-    texts.extend([("build_options", options.of_compiler(target)), ("entry", ENTRY)]);
+    texts.push(("entry", ENTRY));
     device_implementation::<D>(&DeviceCode {
         target,
         name,

@@ -87,8 +87,9 @@ pub(super) fn missing(part: &Part, at: [u64; 3], what: &str) -> ! {
     )
 }
 
-/// Panics: there is no such element. Takes numbers, as all that kernels call where they may panic: a view whose
-/// address is passed to a function stays in memory, and is read again after each element that is written.
+/// Panics: there is no such element. Takes numbers, as all that kernels call where they may panic: a view
+/// whose address is passed to a function stays in memory, and is read again after each element that is
+/// written.
 #[cold]
 #[inline(never)]
 #[track_caller]

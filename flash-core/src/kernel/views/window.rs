@@ -37,7 +37,8 @@ pub struct WindowView<'k, T> {
     data: *const T,
     len: usize,
     part: Part,
-    /// Where that is from; NULL: it is all of the array. For errors: what a view has itself stays in registers.
+    /// Where that is from; NULL: it is all of the array. For errors: what a view has itself stays in
+    /// registers.
     given: *const Part,
     /// Elements that are certainly present, without a check of their axes.
     first: usize,

@@ -99,3 +99,20 @@ fn the_setting_checks_them_all_the_same() {
         assert!(error.contains("expected an index from 0 up to, and without, 12"), "{error}");
     });
 }
+
+#[test]
+fn closures_have_no_text() {
+    let Ok(rt) = get_runtime("OPENCL") else {
+        return flash_tests::skip(
+            "options::closures_have_no_text",
+            "no OpenCL device: `cargo xtask setup` makes three",
+        );
+    };
+    let x = FlashMemory::from(vec![1.0_f32; 4]);
+    let error = rt.for_each(4, x.rw(), |x| *x = 2.0).unwrap_err();
+    assert!(
+        matches!(error, Error::NoImplementation(_)) && error.to_string().contains("a closure"),
+        "{error}"
+    );
+    assert_eq!(x.to_vec().unwrap(), [1.0; 4]);
+}
