@@ -208,7 +208,8 @@ where
         true => call_v3::<L, F>,
         false => call::<L, F>,
     };
-    [std::ptr::from_ref(closure).expose_provenance() as u64, call as usize as u64]
+    [std::ptr::from_ref(closure).expose_provenance(), (call as *const ()).expose_provenance()]
+        .map(|address| address as u64)
 }
 
 /// # Safety
@@ -252,9 +253,10 @@ impl<L: ClosureArguments> CpuSpan<ForEach<'_, L>> for Closures {
         // SAFETY: the words that `words` made of a closure that is lent to the launch, with this list of
         // arrays; the run's items have no other user.
         unsafe {
-            let (closure, call) = (*closure, *closure.add(1));
-            let call = std::mem::transmute::<usize, Call<L>>(call as usize);
-            call(std::ptr::with_exposed_provenance(closure as usize), arrays, run.len());
+            let [closure, call] = [*closure, *closure.add(1)]
+                .map(|word| std::ptr::with_exposed_provenance::<()>(word as usize));
+            let call = std::mem::transmute::<*const (), Call<L>>(call);
+            call(closure, arrays, run.len());
         }
     }
 }
