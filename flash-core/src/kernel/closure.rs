@@ -57,8 +57,7 @@ impl<'a, T: Element> MemoryRange<'a, T> {
 }
 
 /// What a closure over elements takes: an array, as [`FlashMemory::r`], [`rw`](FlashMemory::rw) or
-/// [`w`](FlashMemory::w) give it, or a tuple of up to eight of them. Those that are only read come first,
-/// then those that are read and written, then those that are only written.
+/// [`w`](FlashMemory::w) give it, or a tuple of up to eight of them, in any order.
 ///
 /// # Safety
 /// `describe`, `pack` and `bind` go over the same arguments in the same order, which are all items along

@@ -63,10 +63,9 @@ impl RuntimeObj {
     /// processors of the runtime, and returns when all calls have returned. A loop over elements in one line:
     /// for the price of a definition, and without one.
     ///
-    /// `arrays` is an array or a tuple of arrays: [`r`](crate::FlashMemory::r) ones first, which the closure
-    /// reads, then [`rw`](crate::FlashMemory::rw), which it reads and writes, then
-    /// [`w`](crate::FlashMemory::w), all of which it sets. Their elements are taken one after the other,
-    /// whatever their shapes.
+    /// `arrays` is an array or a tuple of arrays, each with what the closure does with it: it reads
+    /// [`r`](crate::FlashMemory::r) ones, reads and writes [`rw`](crate::FlashMemory::rw) ones, and sets all of
+    /// [`w`](crate::FlashMemory::w) ones. Their elements are taken one after the other, whatever their shapes.
     ///
     /// # Errors
     /// [`Error::NoImplementation`] if no device of the runtime is a processor of this program: closures have
