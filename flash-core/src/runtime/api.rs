@@ -75,7 +75,7 @@ impl RuntimeObj {
     /// ```no_run
     /// # use flash_core::{FlashMemory, get_runtime};
     /// let rt = get_runtime("ALL_CPU")?;
-    /// let (x, y) = (FlashMemory::from(vec![1.0_f32; 1000]), FlashMemory::zeroed(1000));
+    /// let (x, y) = (FlashMemory::from(vec![1.0_f32; 1000]), FlashMemory::<f32>::zeroed(1000));
     /// let a = 2.0;
     /// rt.for_each([1000], (x.r(), y.rw()), |(x, y)| *y += a * x)?;
     /// assert_eq!(y.get(7)?, 2.0);
