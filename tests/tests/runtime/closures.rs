@@ -174,13 +174,13 @@ proptest! {
         let pairs: Vec<[i16; 2]> = (0..n + more).map(|i| [i as i16, -(i as i16)]).collect();
         let (a, b, c) = (FlashMemory::from(&bytes[..]), FlashMemory::from(&words[..]), FlashMemory::from(&pairs[..]));
         let (d, e) = (FlashMemory::from(&words[..]), FlashMemory::from(&pairs[..]));
-        let (f, g, h) = (FlashMemory::<u32>::zeroed(n), FlashMemory::<u8>::zeroed(n), FlashMemory::<i64>::zeroed(n));
+        let (f, g, h) = (FlashMemory::<u32>::zeroed(n), FlashMemory::<u16>::zeroed(n), FlashMemory::<i64>::zeroed(n));
         let arrays = (a.r(), b.r(), c.r(), d.rw(), e.rw(), f.w(), g.w(), h.w());
         rt.for_each(n, arrays, |(a, b, c, d, e, f, g, h)| {
             *d = d.wrapping_mul(u64::from(by)) ^ b;
             e[0] = e[0].wrapping_add(c[1]);
             f.set(u32::from(*a).wrapping_mul(by));
-            g.set(a.wrapping_add(1));
+            g.set(u16::from(*a) + 1);
             h.set(i64::from(c[0]) - i64::from(*a));
         })
         .unwrap();
@@ -194,7 +194,7 @@ proptest! {
             prop_assert_eq!(e[i], [first, pairs[i][1]]);
             if is_in {
                 prop_assert_eq!(f[i], u32::from(bytes[i]).wrapping_mul(by));
-                prop_assert_eq!(g[i], bytes[i].wrapping_add(1));
+                prop_assert_eq!(g[i], u16::from(bytes[i]) + 1);
                 prop_assert_eq!(h[i], i64::from(pairs[i][0]) - i64::from(bytes[i]));
             }
         }
