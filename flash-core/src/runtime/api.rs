@@ -64,8 +64,9 @@ impl RuntimeObj {
     /// for the price of a definition, and without one.
     ///
     /// `arrays` is an array or a tuple of arrays, each with what the closure does with it: it reads
-    /// [`r`](crate::FlashMemory::r) ones, reads and writes [`rw`](crate::FlashMemory::rw) ones, and sets all of
-    /// [`w`](crate::FlashMemory::w) ones. Their elements are taken one after the other, whatever their shapes.
+    /// [`r`](crate::FlashMemory::r) ones, reads and writes [`rw`](crate::FlashMemory::rw) ones, and sets all
+    /// of [`w`](crate::FlashMemory::w) ones. Their elements are taken one after the other, whatever their
+    /// shapes.
     ///
     /// # Errors
     /// [`Error::NoImplementation`] if no device of the runtime is a processor of this program: closures have
