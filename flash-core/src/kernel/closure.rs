@@ -11,7 +11,7 @@ use super::views::{
 };
 use super::{
     ArgumentWriter, CpuFunction, CpuSpan, Element, GroupBy, Index, KernelDefinition, OwnImplementation,
-    SortBy, Span, cpu_implementation, shim,
+    SortBy, Span, cpu_implementation,
 };
 use crate::memory::{FlashMemory, MemoryRange};
 use flash_types::abi::{self, Implementation};
@@ -203,17 +203,13 @@ where
     L: ClosureArguments,
     F: for<'k> Fn(L::Elements<'k>) + Sync,
 {
-    let call: Call<L> = match shim::is_v3() {
-        true => call_v3::<L, F>,
-        false => call::<L, F>,
-    };
+    let call: Call<L> = call::<L, F>;
     [std::ptr::from_ref(closure).expose_provenance(), (call as *const ()).expose_provenance()]
         .map(|address| address as u64)
 }
 
 /// # Safety
 /// `closure` is an `F` that lives, and the run has `len` items that have no other user.
-#[inline(always)]
 unsafe fn call<L, F>(closure: *const (), run: &L::Run, len: usize)
 where
     L: ClosureArguments,
@@ -224,22 +220,6 @@ where
     for i in 0..len {
         // SAFETY: the caller vouches.
         closure(unsafe { L::item(run, i) });
-    }
-}
-
-/// # Safety
-/// As [`call`], and this CPU has the instructions of x86-64-v3.
-unsafe fn call_v3<L, F>(closure: *const (), run: &L::Run, len: usize)
-where
-    L: ClosureArguments,
-    F: for<'k> Fn(L::Elements<'k>) + Sync,
-{
-    // SAFETY: the caller vouches.
-    unsafe {
-        shim::with_v3(
-            #[inline(always)]
-            || call::<L, F>(closure, run, len),
-        );
     }
 }
 

@@ -3,7 +3,7 @@
 use super::device::attribute;
 use super::views::Operation;
 use super::{
-    CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_function, span_share, whole_share,
+    CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
 };
 use flash_backend::__host::PARTS;
 use flash_types::abi;
@@ -21,9 +21,9 @@ pub struct CpuFunction {
 }
 
 impl CpuFunction {
-    /// The `item` door of `I`, for the instructions of this process's CPU.
+    /// The `item` door of `I`.
     pub fn item<D: KernelDefinition, I: CpuItem<D>>() -> CpuFunction {
-        CpuFunction { door: abi::DOOR_ITEM, share: item_function::<D, I>(), parts: false }
+        CpuFunction { door: abi::DOOR_ITEM, share: item_share::<D, I>, parts: false }
     }
 
     /// The `span` door of `I`.

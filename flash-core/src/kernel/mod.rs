@@ -57,5 +57,5 @@ pub use recorded_as::RecordedAsEntry;
 #[cfg(feature = "recordings")]
 pub(crate) use recorded_as::present_name;
 #[doc(hidden)] // for `#[kernel]`
-use shim::{item_function, span_share, whole_share};
+pub use shim::{item_share, span_share, whole_share};
 pub use staging::Real;

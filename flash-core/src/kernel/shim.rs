@@ -120,115 +120,32 @@ unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &R
     }
 }
 
-/// Always inlined, with everything that it calls, into a function for instructions that not every CPU has.
-///
-/// # Safety
-/// As [`item_share`].
-#[inline(always)]
-unsafe fn items<D: KernelDefinition, I: CpuItem<D>>(share: &Share, args: *const Arg) {
-    // SAFETY: the space lives for the call.
-    let space = unsafe { SpaceRef::new(&*share.space) };
-    // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
-    unsafe {
-        for_blocks::<D>(
-            space,
-            share,
-            args,
-            #[inline(always)]
-            |bound, rows| {
-                for_runs::<D>(
-                    space,
-                    rows,
-                    #[inline(always)]
-                    |run| item_run::<D, I>(bound, &run),
-                );
-            },
-        );
-    }
-}
-
 /// The `item` door: one call of `I::item` per work item.
 ///
 /// # Safety
 /// `share` and `args` describe a launch of `D` whose proofs hold, and no other call has the same rows
 /// of the same phase.
-unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
-    share: *const Share,
-    args: *const Arg,
-) -> *mut abi::Error {
-    // SAFETY: the caller vouches for `share`.
-    let share = unsafe { &*share };
-    // SAFETY: the caller vouches for both; `share.host` lives for ever.
-    unsafe { guarded(share, || items::<D, I>(share, args)) }
-}
-
-/// The same in the instructions of x86-64-v3, whose vectors have twice the width. Rust contracts no
-/// operations, so the results have the same bits.
-///
-/// # Safety
-/// As [`item_share`], and this CPU has the instructions.
-unsafe extern "C" fn item_share_v3<D: KernelDefinition, I: CpuItem<D>>(
+pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
     share: *const Share,
     args: *const Arg,
 ) -> *mut abi::Error {
     // SAFETY: the caller vouches for `share`.
     let share = unsafe { &*share };
     let body = || {
-        // SAFETY: the caller vouches for the instructions, and for share and arguments.
+        // SAFETY: the space lives for the call.
+        let space = unsafe { SpaceRef::new(&*share.space) };
+        // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
         unsafe {
-            with_v3(
-                #[inline(always)]
-                || items::<D, I>(share, args),
-            );
+            for_blocks::<D>(space, share, args, |bound, rows| {
+                for_runs::<D>(space, rows, |run| item_run::<D, I>(bound, &run));
+            });
         }
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }
 }
 
-/// Calls `body`, which is compiled for the instructions of x86-64-v3 as far as it is inlined here.
-///
-/// # Safety
-/// This CPU has [them](is_v3).
-#[inline(always)]
-pub(super) unsafe fn with_v3(body: impl FnOnce()) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,movbe,popcnt")]
-        fn with(body: impl FnOnce()) {
-            body();
-        }
-        // SAFETY: the caller vouches.
-        unsafe { with(body) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    body();
-}
-
-/// True if this CPU has the instructions of x86-64-v3.
-pub(super) fn is_v3() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("f16c")
-        && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("lzcnt")
-        && is_x86_feature_detected!("movbe")
-        && is_x86_feature_detected!("popcnt");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
-
-/// The function of the `item` door that suits this CPU.
-pub(super) fn item_function<D: KernelDefinition, I: CpuItem<D>>() -> abi::ShareFn {
-    match is_v3() {
-        true => item_share_v3::<D, I>,
-        false => item_share::<D, I>,
-    }
-}
-
-/// Always inlined, as [`items`] is.
+/// Always inlined, with everything that it calls, into a function for instructions that not every CPU has.
 ///
 /// # Safety
 /// As [`span_share`].

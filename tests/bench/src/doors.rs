@@ -3,7 +3,7 @@
 //!
 //! The peer is a loop over slices with rayon's `par_chunks`, which the compiler vectorises where it can; for
 //! scatters it has the same relaxed atomics, for histograms `fold` and `reduce`. Both sides are compiled for
-//! any x86-64; FLASH's loops are there a second time for CPUs with AVX2, as C is for this one.
+//! any x86-64, and C for this one.
 
 use crate::peers::{Source, int, long};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
