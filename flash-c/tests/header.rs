@@ -2,6 +2,7 @@
 //! header` writes it: read the difference.
 
 use flash_c::{memory, runtime, types};
+use flash_tests::c_header::{constants, function, functions, has_words};
 use flash_tests::plugins::{Language, compile_only};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -51,19 +52,6 @@ fn source() -> String {
     source.lines().map(|line| comment(line) + "\n").collect()
 }
 
-fn constants(source: &str) -> impl Iterator<Item = &str> {
-    source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next())
-}
-
-fn functions(source: &str) -> Vec<&str> {
-    let named = |line: &str| line.starts_with("pub ") && line.contains("extern \"C\" fn ");
-    source
-        .lines()
-        .filter(|line| named(line))
-        .filter_map(|line| line.split("fn ").nth(1)?.split('(').next())
-        .collect()
-}
-
 fn generate() -> String {
     let source = source();
     let folder = tempfile::tempdir().unwrap();
@@ -102,14 +90,7 @@ fn every_function_and_constant_is_in_the_header_with_words_above_it() {
     let (source, header) = (source(), read("include/flash.h"));
     let functions = functions(&source);
     assert!(functions.len() >= 28, "{functions:?}");
-    let lines: Vec<&str> = header.lines().collect();
-    for name in functions {
-        let at = lines.iter().position(|line| {
-            line.contains(&format!("{name}(")) && !line.starts_with("//") && !line.starts_with(" *")
-        });
-        let at = at.unwrap_or_else(|| panic!("flash.h does not declare {name}"));
-        assert!(lines[at - 1].starts_with("// "), "{name} has no words above it: {}", lines[at - 1]);
-    }
+    has_words(&header, "flash.h", &functions);
     for name in constants(&source).filter(|name| name.starts_with("STATUS_") || name.starts_with("VALUE_")) {
         assert!(header.contains(&format!("#define FLASH_{name} ")), "flash.h does not define FLASH_{name}");
     }
@@ -119,7 +100,7 @@ fn every_function_and_constant_is_in_the_header_with_words_above_it() {
 fn every_entry_runs_where_panics_are_caught() {
     let source = source();
     for name in functions(&source) {
-        let body = source.split(&format!("fn {name}(")).nth(1).unwrap().split("\n}\n").next().unwrap();
+        let body = function(&source, name);
         let calls_nothing = ["flash_last_error", "flash_status_name", "flash_text_free"].contains(&name);
         assert!(body.contains("    call(|| {") || calls_nothing, "{name} does not run inside `call`");
     }

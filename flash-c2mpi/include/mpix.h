@@ -68,7 +68,7 @@
 // The configuration has faults; the text has each with its line and column.
 #define MPIX_ERR_CONFIG 11
 
-// No function of that alias; the text lists those that there are.
+// No function has that alias; the text lists the known aliases.
 #define MPIX_ERR_ALIAS 12
 
 // No implementation on any device, and no failsafe; the text lists what there is.
@@ -307,9 +307,9 @@ int MPIX_Finalize(void);
 // `failsafe` is NULL, or runs where nothing implements the function. `overrides` is NULL, or changes what
 // the configuration says of it. `MPIX_Claim` of C is this one or `MPIX_Claim_ulong`, by the type of `child`.
 //
-// Errors: `MPIX_ERR_ALIAS`, which lists those that there are; `MPIX_ERR_IMPLEMENTATION` if nothing
-// implements it and there is no failsafe, which lists what there is; `MPIX_ERR_CONFIG` for a platform that
-// is none; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
+// Errors: `MPIX_ERR_ALIAS` lists the known aliases; `MPIX_ERR_IMPLEMENTATION`, if nothing implements the
+// function and it has no failsafe, lists functions, kernels and devices; `MPIX_ERR_CONFIG` for an unknown
+// platform; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
 //
 // The caller's duty: `alias` ends with NUL; `failsafe` may be called by any thread that sends or receives, as long as the child
 // rank lives; `child` is a place for a number.
@@ -333,7 +333,7 @@ int MPIX_Claim_ulong(const char *alias,
 // `MPIX_ComputeObj_buffer`, is written by `MPIX_Send` to it and read by `MPIX_Recv` from it, and freed by
 // `MPIX_Free` or with its child rank. `MPIX_CreateBuffer` of C is this one or `MPIX_CreateBuffer_ulong`.
 //
-// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TYPE` for numbers that there are not; `MPIX_ERR_COUNT`;
+// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TYPE` for unknown number types; `MPIX_ERR_COUNT`;
 // `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
 //
 // The caller's duty: `buffer` is a place for a number.

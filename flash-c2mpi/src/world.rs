@@ -132,8 +132,8 @@ impl World {
     /// Claims a function: a child rank, by its number.
     ///
     /// # Errors
-    /// [`Code::Alias`]; [`Code::Implementation`] if nothing implements it and there is no failsafe, with all
-    /// that there is; [`Code::Config`] for a platform that is none; [`Code::Memory`].
+    /// [`Code::Alias`]; [`Code::Implementation`] if nothing implements it and it has no failsafe: the text
+    /// lists functions, kernels and devices; [`Code::Config`] for an unknown platform; [`Code::Memory`].
     pub fn claim(
         self: &Arc<Self>,
         alias: &str,

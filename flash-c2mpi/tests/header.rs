@@ -2,6 +2,7 @@
 //! header` writes it: read the difference.
 
 use flash_c2mpi::c::types;
+use flash_tests::c_header::{constants, function, functions, has_words};
 use flash_tests::plugins::{Language, compile_only};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -28,19 +29,6 @@ fn source() -> String {
         }
     }
     source.replace("/// # Safety\n/// ", "/// The caller's duty: ")
-}
-
-fn constants(source: &str) -> impl Iterator<Item = &str> {
-    source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next())
-}
-
-fn functions(source: &str) -> Vec<&str> {
-    let named = |line: &str| line.starts_with("pub ") && line.contains("extern \"C\" fn ");
-    source
-        .lines()
-        .filter(|line| named(line))
-        .filter_map(|line| line.split("fn ").nth(1)?.split('(').next())
-        .collect()
 }
 
 fn generate() -> String {
@@ -79,14 +67,7 @@ fn every_function_and_constant_is_in_the_header_with_words_above_it() {
     let (source, header) = (source(), read("include/mpix.h"));
     let functions = functions(&source);
     assert!(functions.len() >= 40, "{functions:?}");
-    let lines: Vec<&str> = header.lines().collect();
-    for name in functions {
-        let at = lines.iter().position(|line| {
-            line.contains(&format!("{name}(")) && !line.starts_with("//") && !line.starts_with(" *")
-        });
-        let at = at.unwrap_or_else(|| panic!("mpix.h does not declare {name}"));
-        assert!(lines[at - 1].starts_with("// "), "{name} has no words above it: {}", lines[at - 1]);
-    }
+    has_words(&header, "mpix.h", &functions);
     for name in constants(&source) {
         assert!(header.contains(&format!("#define MPIX_{name} ")), "mpix.h does not define MPIX_{name}");
     }
@@ -96,7 +77,7 @@ fn every_function_and_constant_is_in_the_header_with_words_above_it() {
 fn every_entry_runs_where_panics_are_caught() {
     let source = source();
     for name in functions(&source) {
-        let body = source.split(&format!("fn {name}(")).nth(1).unwrap().split("\n}\n").next().unwrap();
+        let body = function(&source, name);
         assert!(
             body.contains("    call(||") || name == "MPIX_Last_error",
             "{name} does not run inside `call`"

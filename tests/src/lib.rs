@@ -3,6 +3,7 @@
 //! Here is what tests share: saying that one cannot run here, and running one in a process of its own.
 
 pub mod allocations;
+pub mod c_header;
 pub mod emulated;
 mod number;
 pub mod plugins;

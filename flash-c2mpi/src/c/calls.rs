@@ -152,9 +152,9 @@ pub extern "C" fn MPIX_Finalize() -> c_int {
 /// `failsafe` is NULL, or runs where nothing implements the function. `overrides` is NULL, or changes what
 /// the configuration says of it. `MPIX_Claim` of C is this one or `MPIX_Claim_ulong`, by the type of `child`.
 ///
-/// Errors: `MPIX_ERR_ALIAS`, which lists those that there are; `MPIX_ERR_IMPLEMENTATION` if nothing
-/// implements it and there is no failsafe, which lists what there is; `MPIX_ERR_CONFIG` for a platform that
-/// is none; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
+/// Errors: `MPIX_ERR_ALIAS` lists the known aliases; `MPIX_ERR_IMPLEMENTATION`, if nothing implements the
+/// function and it has no failsafe, lists functions, kernels and devices; `MPIX_ERR_CONFIG` for an unknown
+/// platform; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
 ///
 /// # Safety
 /// `alias` ends with NUL; `failsafe` may be called by any thread that sends or receives, as long as the child
@@ -220,7 +220,7 @@ unsafe fn claim(alias: *const c_char, failsafe: MPIX_Failsafe, overrides: MPIX_I
 /// `MPIX_ComputeObj_buffer`, is written by `MPIX_Send` to it and read by `MPIX_Recv` from it, and freed by
 /// `MPIX_Free` or with its child rank. `MPIX_CreateBuffer` of C is this one or `MPIX_CreateBuffer_ulong`.
 ///
-/// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TYPE` for numbers that there are not; `MPIX_ERR_COUNT`;
+/// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TYPE` for unknown number types; `MPIX_ERR_COUNT`;
 /// `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
 ///
 /// # Safety

@@ -29,7 +29,7 @@ pub const ERR_INFO: c_int = 9;
 pub const ERR_COMM: c_int = 10;
 /// The configuration has faults; the text has each with its line and column.
 pub const ERR_CONFIG: c_int = 11;
-/// No function of that alias; the text lists those that there are.
+/// No function has that alias; the text lists the known aliases.
 pub const ERR_ALIAS: c_int = 12;
 /// No implementation on any device, and no failsafe; the text lists what there is.
 pub const ERR_IMPLEMENTATION: c_int = 13;

@@ -164,7 +164,7 @@ impl Config {
     /// The function of an alias.
     ///
     /// # Errors
-    /// [`Code::Alias`] lists those that there are.
+    /// [`Code::Alias`] lists the known aliases.
     pub fn function(&self, alias: &str) -> Result<&Function> {
         self.functions.iter().find(|function| function.alias == alias).ok_or_else(|| {
             let known: Vec<&str> = self.functions.iter().map(|function| &*function.alias).collect();
@@ -179,7 +179,7 @@ impl Config {
     /// The platform of a name.
     ///
     /// # Errors
-    /// [`Code::Config`] lists those that there are.
+    /// [`Code::Config`] lists the known platforms.
     pub fn platform(&self, id: &str) -> Result<Platform> {
         if let Some(platform) = self.platforms.iter().find(|platform| platform.id == id) {
             return Ok(platform.clone());

@@ -165,10 +165,7 @@ fn blur(rt: &RuntimeObj, n: usize) -> Result<Row> {
         "Window::get, blur of five, f32, against rayon",
         n,
         &b,
-        || {
-            rt.submit(Blur::of(&a, &b)).exec((2..n as u64 - 2,))?;
-            Ok(())
-        },
+        || Ok(rt.submit(Blur::of(&a, &b)).exec((2..n as u64 - 2,))?),
         |out| {
             out[2..n - 2].par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
                 let from = &from[chunk * CHUNK..][..out.len() + 4];
@@ -338,10 +335,7 @@ fn gather(rt: &RuntimeObj, n: usize, of: usize) -> Result<Row> {
         "Whole[i], gather, f32, against rayon",
         n,
         &c,
-        || {
-            rt.submit(Gather::of(&a, &b, &c)).exec([n as u64])?;
-            Ok(())
-        },
+        || Ok(rt.submit(Gather::of(&a, &b, &c)).exec([n as u64])?),
         |out| {
             let chunks = out.par_chunks_mut(CHUNK).zip(which.par_chunks(CHUNK));
             chunks.for_each(|(out, which)| {
@@ -387,10 +381,7 @@ fn spmv(rt: &RuntimeObj, n: usize, per_row: usize) -> Result<Row> {
         "Window::get, sparse product by rows, f64, against rayon",
         stored,
         &to,
-        || {
-            rt.submit(Spmv::of(&b, &c, &v, &of, &to)).exec([n as u64])?;
-            Ok(())
-        },
+        || Ok(rt.submit(Spmv::of(&b, &c, &v, &of, &to)).exec([n as u64])?),
         |out| {
             out.par_chunks_mut(1024).enumerate().for_each(|(chunk, y)| {
                 for (row, y) in y.iter_mut().enumerate() {
@@ -430,10 +421,7 @@ fn dot(rt: &RuntimeObj, n: usize) -> Result<Row> {
         "Reduce of a scalar, dot product, f64, against rayon",
         n,
         &total,
-        || {
-            rt.submit(Dot::of(&a, &b, &total)).exec([n as u64])?;
-            Ok(())
-        },
+        || Ok(rt.submit(Dot::of(&a, &b, &total)).exec([n as u64])?),
         |out| {
             let chunks = x.par_chunks(CHUNK).zip(y.par_chunks(CHUNK));
             let of = |(x, y): (&[f64], &[f64])| x.iter().zip(y).fold(0.0, |sum, (x, y)| sum + x * y);
@@ -463,10 +451,7 @@ fn histogram(rt: &RuntimeObj, n: usize) -> Result<Row> {
         "Reduce into bins, histogram of bytes, against rayon",
         n,
         &bins,
-        || {
-            rt.submit(Histogram::of(&a, &bins)).exec([n as u64])?;
-            Ok(())
-        },
+        || Ok(rt.submit(Histogram::of(&a, &bins)).exec([n as u64])?),
         |out| {
             let add = |mut bins: Vec<u32>, of: &[u8]| {
                 for v in of {
@@ -587,7 +572,7 @@ fn scatter(rt: &RuntimeObj, n: usize, of: usize) -> Result<Row> {
         n,
         &counts,
         || {
-            counts.write()?.fill(0);
+            counts.fill(0)?;
             rt.submit(Scattered::of(&a, &counts)).exec([n as u64])?;
             Ok(())
         },
@@ -626,7 +611,7 @@ fn deposit(rt: &RuntimeObj, n: usize, of: usize) -> Result<Row> {
         n,
         &sums,
         || {
-            sums.write()?.fill(0.0);
+            sums.fill(0.0)?;
             rt.submit(Deposit::of(&a, &sums)).exec([n as u64])?;
             Ok(())
         },
@@ -656,7 +641,7 @@ fn deposit(rt: &RuntimeObj, n: usize, of: usize) -> Result<Row> {
 /// Elements of a chunk of rayon's.
 const CHUNK: usize = 1 << 14;
 
-/// Measures a launch beside its peer, both of so many items; both give the same result.
+/// Measures a launch and its peer in turns. Both have `items` items and must give the same result.
 fn row<T: Element + Copy + PartialEq>(
     name: impl Into<String>,
     items: usize,

@@ -17,7 +17,7 @@ fn task(name: impl Into<Arc<str>>, function: impl Fn() -> Result<(), Error> + Se
     Task::new(ExecutionUnit::new(name).function(move |_| function()), &[])
 }
 
-/// Several workers on the processors that there are.
+/// Several workers, on all processors.
 fn crew(hicr: &Managers, tasks: &Compute, count: usize) -> Result<Crew, Error> {
     let cpus = hicr.compute.resources()?;
     let worker =
