@@ -101,7 +101,7 @@ impl Strategy {
 pub struct Report {
     /// The configuration, if there is no fault.
     pub config: Option<Config>,
-    /// Why there is none.
+    /// Why there is none, in the order of the file.
     pub faults: Vec<Fault>,
     /// What has no effect.
     pub warnings: Vec<Fault>,
@@ -152,7 +152,10 @@ impl Config {
     pub fn parse(text: &str) -> Report {
         let mut reader = Reader::new(text);
         let config = reader.parse().and_then(|value| read(&mut reader, &value));
-        let Reader { faults, warnings, .. } = reader;
+        let Reader { mut faults, mut warnings, .. } = reader;
+        for list in [&mut faults, &mut warnings] {
+            list.sort_by_key(|fault| (fault.line, fault.column));
+        }
         Report { config: config.filter(|_| faults.is_empty()), faults, warnings }
     }
 

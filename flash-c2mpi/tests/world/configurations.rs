@@ -178,6 +178,7 @@ proptest! {
         for text in [text, String::from_utf8_lossy(&torn).into_owned()] {
             let report = Config::parse(&text);
             prop_assert_eq!(report.config.is_none(), !report.faults.is_empty());
+            prop_assert!(report.faults.is_sorted_by_key(|fault| (fault.line, fault.column)), "{:?}", report.faults);
             let lines = text.lines().count().max(1) + 1;
             for fault in report.faults.iter().chain(&report.warnings) {
                 prop_assert!((1..=lines).contains(&fault.line) && fault.column >= 1, "{} in {}", fault, text);
