@@ -61,7 +61,7 @@ impl<'a, T: Element> MemoryRange<'a, T> {
 ///
 /// # Safety
 /// `describe`, `pack` and `bind` go over the same arguments in the same order, which are all items along
-/// dimension 0; `item` touches no element but item `i`'s own.
+/// dimension 0; `each` touches no element but the items' own.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no list of arrays for a closure",
     label = "write `memory.r()`, `memory.rw()` or `memory.w()`, or a tuple of up to eight of them"
@@ -89,10 +89,13 @@ pub unsafe trait ClosureArguments {
     /// `index` is that of a work item.
     #[doc(hidden)]
     unsafe fn run(bound: &Self::Bound, index: &[usize]) -> Self::Run;
+    /// Calls a closure for each item of a run. The arrays are slices among its arguments, so that the compiler
+    /// knows that what the closure writes is nothing that it refers to.
+    ///
     /// # Safety
-    /// The run has more than `i` items, and item `i` has no other user.
+    /// The run has `len` items, which have no other user.
     #[doc(hidden)]
-    unsafe fn item<'k>(run: &Self::Run, i: usize) -> Self::Elements<'k>;
+    unsafe fn each<F: for<'k> Fn(Self::Elements<'k>)>(closure: &F, run: &Self::Run, len: usize);
 }
 
 /// Names of the arguments after the closure.
@@ -100,7 +103,7 @@ const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 macro_rules! lists {
     ($(($($a:ident $at:tt),+))*) => {$(
-        // SAFETY: each function goes over the tuple from its first element to its last; `item` calls the
+        // SAFETY: each function goes over the tuple from its first element to its last; `each` calls the
         // views' own constructors.
         unsafe impl<'a, $($a: ItemAccess + 'static),+> ClosureArguments for ($(Item<'a, $a>,)+) {
             type Static = ($(Item<'static, $a>,)+);
@@ -124,10 +127,22 @@ macro_rules! lists {
                 // SAFETY: the caller vouches.
                 unsafe { ($(bound.$at.run::<UNIT>(index, &[0]),)+) }
             }
-            #[inline(always)]
-            unsafe fn item<'k>(run: &Self::Run, i: usize) -> Self::Elements<'k> {
+            unsafe fn each<Call: for<'k> Fn(Self::Elements<'k>)>(closure: &Call, run: &Self::Run, len: usize) {
+                /// # Safety
+                /// The slices have `len` items.
+                #[inline(never)]
+                #[allow(non_snake_case, clippy::too_many_arguments)] // a slice for each type
+                unsafe fn over<Call, $($a: ItemAccess),+>(closure: &Call, len: usize, $(mut $a: $a::Slice<'_>),+)
+                where
+                    Call: for<'k> Fn(($($a::Item<'k>,)+)),
+                {
+                    for i in 0..len {
+                        // SAFETY: the caller vouches; each item is given out once at a time.
+                        closure(unsafe { ($($a::nth(&mut $a, i),)+) });
+                    }
+                }
                 // SAFETY: the caller vouches.
-                unsafe { ($(run.$at.item::<UNIT>(i),)+) }
+                unsafe { over::<Call, $($a),+>(closure, len, $(run.$at.slice(len)),+) }
             }
         }
     )*};
@@ -167,10 +182,10 @@ unsafe impl<'a, A: ItemAccess + 'static> ClosureArguments for Item<'a, A> {
         // SAFETY: the caller vouches.
         unsafe { bound.run::<UNIT>(index, &[0]) }
     }
-    #[inline(always)]
-    unsafe fn item<'k>(run: &Self::Run, i: usize) -> Self::Elements<'k> {
+    unsafe fn each<Call: for<'k> Fn(Self::Elements<'k>)>(closure: &Call, run: &Self::Run, len: usize) {
+        let of_one = |(element,): (A::Item<'_>,)| closure(element);
         // SAFETY: the caller vouches.
-        unsafe { run.item::<UNIT>(i) }
+        unsafe { <(Item<'a, A>,)>::each(&of_one, &(*run,), len) }
     }
 }
 
@@ -216,11 +231,7 @@ where
     F: for<'k> Fn(L::Elements<'k>) + Sync,
 {
     // SAFETY: the caller vouches.
-    let closure = unsafe { &*closure.cast::<F>() };
-    for i in 0..len {
-        // SAFETY: the caller vouches.
-        closure(unsafe { L::item(run, i) });
-    }
+    unsafe { L::each(&*closure.cast::<F>(), run, len) };
 }
 
 /// Runs all closures.

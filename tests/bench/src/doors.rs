@@ -636,6 +636,43 @@ fn deposit(rt: &RuntimeObj, n: usize, of: usize) -> Result<Row> {
     )
 }
 
+// ---- closures ----
+
+#[derive(KernelDefinition)]
+#[kernel(name = "doors.axpy", dims(i), part_by(i))]
+struct Axpy<'a> {
+    a: f32,
+    x: Item<'a, Read<f32>>,
+    y: Item<'a, ReadWrite<f32>>,
+}
+
+#[kernel]
+impl CpuItem<Axpy<'_>> for Plain {
+    fn item(_: Index<1>, k: AxpyItem<'_>) {
+        *k.y += k.a * k.x;
+    }
+}
+
+/// A closure beside a definition that does the same, per launch.
+fn closure(rt: &RuntimeObj, n: usize) -> Result<Row> {
+    let (x, a) = (shaped(&field(n), &[n]), 0.5);
+    let [y, z] = [zeros::<f32>(&[n]), zeros(&[n])];
+    let by_closure = || rt.for_each(n, (x.r(), y.rw()), |(x, y)| *y += a * x).expect("it runs");
+    let by_definition = || rt.submit(Axpy::of(a, &x, &z)).exec([n]).expect("it runs");
+    by_closure();
+    by_definition();
+    ensure!(y.read()?[..] == z.read()?[..], "a closure has other results than a definition");
+    let launches = (1 << 18) / n + 1;
+    let per_launch = |launch: &dyn Fn()| {
+        let start = Instant::now();
+        (0..launches).for_each(|_| launch());
+        start.elapsed().as_nanos() as f64 / launches as f64
+    };
+    let mut peer = || per_launch(&by_definition);
+    let name = format!("for_each, axpy of {n}, f32, against a definition");
+    Ok(pair(name, "ns", REPEATS, || per_launch(&by_closure), Some(&mut peer), PAUSE))
+}
+
 // ---- the rows ----
 
 /// Elements of a chunk of rayon's.
@@ -707,6 +744,8 @@ pub fn rows(c: Option<Stencils>) -> Result<Vec<Row>> {
         fft(&rt, 16)?,
         scatter(&rt, 1 << 20, 1 << 16)?,
         deposit(&rt, 1 << 20, 1 << 16)?,
+        closure(&rt, 64)?,
+        closure(&rt, 1 << 20)?,
     ]);
     Ok(rows)
 }

@@ -36,6 +36,10 @@ pub trait ItemAccess {
     #[doc(hidden)]
     unsafe fn slice<'k>(at: *mut Self::Element, row_len: usize, len: usize) -> Self::Slice<'k>;
     /// # Safety
+    /// The slice has more than `i` ones; item `i` has no other user while the result lives.
+    #[doc(hidden)]
+    unsafe fn nth<'k>(slice: &mut Self::Slice<'_>, i: usize) -> Self::Item<'k>;
+    /// # Safety
     /// As `item`, for `len` ones at a distance of `step` elements.
     #[doc(hidden)]
     unsafe fn strided<'k>(
@@ -182,7 +186,7 @@ impl<T> RowsMut<'_, T> {
 }
 
 macro_rules! access {
-    ($access:ident, $code:expr, $ref:ty, $make:ident, $slice:ty, $from_raw:ident, $strided:ident, $rows:ident) => {
+    ($access:ident, $code:expr, $ref:ty, $make:ident, $slice:ty, $address:ident, $from_raw:ident, $strided:ident, $rows:ident) => {
         impl<T: Element> ItemAccess for $access<T> {
             type Element = T;
             const ACCESS: u32 = $code;
@@ -200,6 +204,11 @@ macro_rules! access {
             unsafe fn slice<'k>(at: *mut T, _row_len: usize, len: usize) -> Self::Slice<'k> {
                 // SAFETY: the caller vouches for the elements.
                 unsafe { std::slice::$from_raw(at, len) }
+            }
+            #[inline(always)]
+            unsafe fn nth<'k>(slice: &mut Self::Slice<'_>, i: usize) -> Self::Item<'k> {
+                // SAFETY: the caller vouches for the element.
+                unsafe { $make(slice.$address().add(i) as *mut T) }
             }
             #[inline(always)]
             unsafe fn strided<'k>(at: *mut T, _row_len: usize, step: usize, len: usize) -> Self::Strided<'k> {
@@ -228,6 +237,11 @@ macro_rules! access {
             #[inline(always)]
             unsafe fn slice<'k>(at: *mut T, row_len: usize, len: usize) -> Self::Slice<'k> {
                 $rows { at, row_len, step: row_len, len, borrow: PhantomData }
+            }
+            #[inline(always)]
+            unsafe fn nth<'k>(slice: &mut Self::Slice<'_>, i: usize) -> Self::Item<'k> {
+                // SAFETY: the caller vouches for the row.
+                unsafe { std::slice::$from_raw(slice.at.add(i * slice.step), slice.row_len) }
             }
             #[inline(always)]
             unsafe fn strided<'k>(at: *mut T, row_len: usize, step: usize, len: usize) -> Self::Strided<'k> {
@@ -266,18 +280,29 @@ unsafe fn out<'k, T>(at: *mut T) -> Out<'k, T> {
     Out(unsafe { &mut *at })
 }
 
-access!(Read, abi::ACCESS_READ, &'k T, shared, &'k [T], from_raw_parts, Strided, Rows);
+access!(Read, abi::ACCESS_READ, &'k T, shared, &'k [T], as_ptr, from_raw_parts, Strided, Rows);
 access!(
     ReadWrite,
     abi::ACCESS_READ_WRITE,
     &'k mut T,
     exclusive,
     &'k mut [T],
+    as_mut_ptr,
     from_raw_parts_mut,
     StridedMut,
     RowsMut
 );
-access!(Write, abi::ACCESS_WRITE, Out<'k, T>, out, &'k mut [T], from_raw_parts_mut, StridedMut, RowsMut);
+access!(
+    Write,
+    abi::ACCESS_WRITE,
+    Out<'k, T>,
+    out,
+    &'k mut [T],
+    as_mut_ptr,
+    from_raw_parts_mut,
+    StridedMut,
+    RowsMut
+);
 
 /// Address and strides of an `Item` for one share.
 #[doc(hidden)]
