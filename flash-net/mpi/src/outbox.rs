@@ -21,6 +21,8 @@ pub(crate) struct Outbox {
     taken: u64,
     /// A frame was refused, and its sender may be waiting.
     pub is_full: bool,
+    /// The last message was sent.
+    is_closed: bool,
     /// A buffer for the next short message.
     spare: Vec<u8>,
 }
@@ -63,6 +65,13 @@ impl Outbox {
         buffer
     }
 
+    /// Sends the last message. What others send later goes nowhere, as this process ends.
+    pub fn close(&mut self, mpi: &Mpi, to: u32, tag: c_int, byte: u8) -> Result<(), String> {
+        let sent = self.send(mpi, to, tag, std::iter::once(byte), false);
+        self.is_closed = true;
+        sent
+    }
+
     /// Sends a message.
     pub fn send_buffer(
         &mut self,
@@ -72,6 +81,9 @@ impl Outbox {
         buffer: Vec<u8>,
         needs_room: bool,
     ) -> Result<(), String> {
+        if self.is_closed {
+            return Ok(());
+        }
         // SAFETY: the buffer stays, unchanged, in `in_flight` until the request is complete; what is dropped
         // before leaks it.
         let mut request = unsafe { mpi.send(buffer.as_ptr(), buffer.len(), to, tag)? };

@@ -138,47 +138,50 @@ impl MpiTransport {
         Ok(transport)
     }
 
-    /// Says to the others that this process ends, and finalizes MPI if all are there.
+    /// Says to the others that this process ends, and finalizes MPI if all say that all are there.
+    ///
+    /// A process that finalizes has received all that was sent to it, as MPICH demands: it waits until each of
+    /// the others has said the same, which is the last that it sends.
     pub(crate) fn leave(&self) {
-        let is_lost =
-            |(_, remote): (Peer, &Remote)| remote.gone.get().is_some_and(|loss| loss.how != How::Left);
-        let is_whole = self.is_whole.load(Acquire) && !self.others().any(is_lost);
-        let until = Instant::now() + END;
+        let (said, until) = (u8::from(self.is_whole()), Instant::now() + END);
         for (peer, remote) in self.others() {
-            if remote.gone.get().is_none() {
-                let bye = [u8::from(is_whole)];
-                let _ = self.outbox(remote).send(&self.mpi, peer.0, BYE, bye.into_iter(), false);
+            if !is_lost(remote) {
+                let _ = self.outbox(remote).close(&self.mpi, peer.0, BYE, said);
             }
         }
-        // What is on its way arrives.
-        let is_idle = |(_, remote): (Peer, &Remote)| {
-            remote.gone.get().is_some() || {
-                let mut outbox = self.outbox(remote);
-                outbox.settle(&self.mpi).is_err() || outbox.is_idle()
-            }
+        let is_sent = |remote: &Remote| {
+            let mut outbox = self.outbox(remote);
+            outbox.settle(&self.mpi).is_err() || outbox.is_idle()
         };
-        while !self.others().all(is_idle) && Instant::now() < until {
+        let has_said = |remote: &Remote| remote.gone.get().is_some() || !self.is_whole();
+        let is_done = |remote: &Remote| is_lost(remote) || is_sent(remote) && has_said(remote);
+        while !self.others().all(|(_, remote)| is_done(remote)) {
+            if until <= Instant::now() && self.is_whole() {
+                end_late(self.me);
+            } else if until <= Instant::now() {
+                break;
+            }
             std::thread::sleep(NAPS[0]);
             if let Some(mut receiver) = self.try_receiver() {
                 self.fill(&mut receiver);
                 receiver.ready.clear();
             }
+            self.watch();
         }
-        match is_whole {
-            true => {
-                let text = format!(
-                    "FLASH: rank {}: the other processes of the job have not ended within {} s\n",
-                    self.me.0,
-                    END.as_secs()
-                );
-                let _ = std::thread::Builder::new().name("flash-mpi-end".into()).spawn(move || {
-                    std::thread::sleep(END);
-                    end_with(&text);
-                });
-                self.mpi.finalize();
-            }
-            false => self.mpi.leave(),
+        if !self.is_whole() {
+            return self.mpi.leave();
         }
+        let me = self.me;
+        let _ = std::thread::Builder::new().name("flash-mpi-end".into()).spawn(move || {
+            std::thread::sleep(END);
+            end_late(me);
+        });
+        self.mpi.finalize();
+    }
+
+    /// Whether this process has lost no other, and none has said that it has.
+    fn is_whole(&self) -> bool {
+        self.is_whole.load(Acquire) && !self.others().any(|(_, remote)| is_lost(remote))
     }
 
     /// The library.
@@ -294,6 +297,20 @@ impl MpiTransport {
         }
         found || self.ticket() != ticket
     }
+}
+
+/// True if a peer is gone, and has not left in good order.
+fn is_lost(remote: &Remote) -> bool {
+    remote.gone.get().is_some_and(|loss| loss.how != How::Left)
+}
+
+/// Ends a process that has waited too long for the others' ends.
+fn end_late(me: Peer) -> ! {
+    end_with(&format!(
+        "FLASH: rank {}: the other processes of the job have not ended within {} s\n",
+        me.0,
+        END.as_secs()
+    ))
 }
 
 impl Transport for MpiTransport {
