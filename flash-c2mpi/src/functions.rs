@@ -1,8 +1,9 @@
-//! The functions of the library, and the kernels that attributes select.
+//! The functions of the library, those of packages, and the kernels that attributes select.
 
 use crate::attributes::{Attribute, Attributes};
 use crate::error::{Code, Error, Result};
 use flash_core::Context;
+use flash_types::abi;
 use std::collections::BTreeSet;
 
 /// A function of the library.
@@ -43,13 +44,69 @@ pub const FUNCTIONS: [Function; 9] = [
 /// The version that the library's kernels have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The namespace of the library's kernels.
-const LIBRARY: &str = "flash";
+/// A kernel with an implementation, and what it is as a function: empty texts where it is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Known {
+    kernel: &'static str,
+    alias: &'static str,
+    sw_fid: &'static str,
+    sw_clid: &'static str,
+    sw_verid: &'static str,
+}
 
-/// The names of all kernels with an implementation.
-pub fn kernels(context: &Context) -> BTreeSet<String> {
-    // SAFETY: strings of implementations live for ever.
-    context.implementations().map(|implementation| unsafe { implementation.kernel.text() }).collect()
+impl Known {
+    /// True if the attributes of a function are those of this one. A kernel has its own name as a function's
+    /// number, too.
+    fn fits(&self, attributes: &Attributes) -> bool {
+        let takes = |of: Attribute, text: &str| attributes.takes(of, text);
+        let is_numbered = !self.sw_fid.is_empty() && takes(Attribute::SwFid, self.sw_fid);
+        let space = self.kernel.split('.').next().unwrap_or_default();
+        (is_numbered || takes(Attribute::SwFid, self.kernel))
+            && takes(Attribute::SwClid, self.sw_clid)
+            && takes(Attribute::SwVid, space)
+            && takes(Attribute::SwVerid, self.sw_verid)
+    }
+}
+
+/// All kernels with an implementation: those of the library as its functions, those of packages as their
+/// manifests say.
+fn known(context: &Context) -> BTreeSet<Known> {
+    let mut known = BTreeSet::new();
+    for implementation in context.implementations() {
+        // SAFETY: strings of implementations live for ever.
+        let kernel = unsafe { implementation.kernel.as_str() };
+        let mut of_library = FUNCTIONS.iter().filter(|function| function.kernel == kernel).peekable();
+        if of_library.peek().is_none() {
+            let [alias, sw_fid, sw_clid, sw_verid] =
+                ["alias", "sw_fid", "sw_clid", "sw_verid"].map(|key| text_of(implementation, key));
+            known.insert(Known { kernel, alias, sw_fid, sw_clid, sw_verid });
+        }
+        known.extend(of_library.map(|&Function { alias, sw_fid, sw_clid, kernel }| Known {
+            kernel,
+            alias,
+            sw_fid,
+            sw_clid,
+            sw_verid: VERSION,
+        }));
+    }
+    known
+}
+
+/// A text among the attributes of an implementation; empty if it has none.
+fn text_of(implementation: &abi::Implementation, key: &str) -> &'static str {
+    // SAFETY: attributes of implementations, and their strings, live for ever.
+    let attribute = |i| unsafe {
+        let abi::Attr { key, value, .. } = &*implementation.attributes.add(i);
+        (key.as_str(), value.as_str())
+    };
+    let mut attributes = (0..implementation.attribute_count).map(attribute);
+    let value = attributes.find(|(name, _)| *name == key).map_or("", |(_, value)| value);
+    serde_json::from_str(value).unwrap_or_default()
+}
+
+/// True if a kernel has this alias.
+pub fn has_alias(context: &Context, alias: &str) -> bool {
+    !alias.is_empty() && known(context).iter().any(|known| known.alias == alias)
 }
 
 /// The names of a kernel's implementations that `sw_pid` takes.
@@ -60,44 +117,25 @@ pub fn implementations(context: &Context, kernel: &str, attributes: &Attributes)
     fitting.map(|(_, name)| name).collect()
 }
 
-/// The one kernel that the attributes of a function select. A function that only has a class is the one of
-/// that class with the same alias, else the only one of the class.
+/// The one kernel that the attributes of a function select. Of several it is that with the same alias.
 ///
 /// # Errors
 /// [`Code::Implementation`] lists what there is.
 pub fn kernel_of(alias: &str, attributes: &Attributes, context: &Context) -> Result<String> {
-    let registered = kernels(context);
-    let takes = |of: Attribute, text: &str| attributes.takes(of, text);
-    // A kernel has its own name as a function's number, too.
-    let fits = |kernel: &str| {
-        let known: Vec<&Function> = FUNCTIONS.iter().filter(|known| known.kernel == kernel).collect();
-        let is_function = match attributes.get(Attribute::SwFid) {
-            None => true,
-            Some(_) => {
-                takes(Attribute::SwFid, kernel) || known.iter().any(|f| takes(Attribute::SwFid, f.sw_fid))
-            }
-        };
-        let is_of_class = match known.first() {
-            Some(function) => takes(Attribute::SwClid, function.sw_clid),
-            None => takes(Attribute::SwClid, ""),
-        };
-        let version = if known.is_empty() { "" } else { VERSION };
-        let space = kernel.split('.').next().unwrap_or_default();
-        is_function && is_of_class && takes(Attribute::SwVid, space) && takes(Attribute::SwVerid, version)
+    let known = known(context);
+    let fitting = |of: &dyn Fn(&Known) -> bool| -> BTreeSet<&str> {
+        known.iter().filter(|known| known.fits(attributes) && of(known)).map(|known| known.kernel).collect()
     };
-    let mut fitting: Vec<&String> = registered.iter().filter(|kernel| fits(kernel)).collect();
-    let own = FUNCTIONS.iter().find(|known| known.alias == alias);
-    if fitting.len() > 1
-        && let Some(own) = own
-        && let Some(at) = fitting.iter().position(|kernel| *kernel == own.kernel)
-    {
-        fitting = vec![fitting[at]];
+    let mut found = fitting(&|_| true);
+    if found.len() > 1 {
+        let own = fitting(&|known| known.alias == alias);
+        found = if own.is_empty() { found } else { own };
     }
-    match fitting[..] {
-        [kernel] => Ok(kernel.clone()),
-        [] => Err(Error::new(Code::Implementation, none(alias, attributes, &registered))),
+    let names: Vec<&str> = found.into_iter().collect();
+    match names[..] {
+        [kernel] => Ok(kernel.to_owned()),
+        [] => Err(Error::new(Code::Implementation, none(alias, attributes, &known))),
         _ => {
-            let names: Vec<&str> = fitting.iter().map(|kernel| kernel.as_str()).collect();
             let text = format!(
                 "`{alias}` ({}): expected one kernel, found {}: say which by `sw_fid`",
                 attributes.words(),
@@ -108,16 +146,16 @@ pub fn kernel_of(alias: &str, attributes: &Attributes, context: &Context) -> Res
     }
 }
 
-fn none(alias: &str, attributes: &Attributes, registered: &BTreeSet<String>) -> String {
-    let known = FUNCTIONS.iter().map(|f| format!("{} {} {}", f.sw_fid, f.alias, f.kernel));
-    let library =
-        if registered.iter().any(|name| name.starts_with(LIBRARY)) { known.collect() } else { Vec::new() };
-    let library: Vec<String> = library;
-    let others: Vec<&str> = registered.iter().map(String::as_str).collect();
+fn none(alias: &str, attributes: &Attributes, known: &BTreeSet<Known>) -> String {
+    let functions = known.iter().filter(|known| !known.alias.is_empty());
+    let functions: Vec<String> =
+        functions.map(|known| format!("{} {} {}", known.sw_fid, known.alias, known.kernel)).collect();
+    let kernels: BTreeSet<&str> = known.iter().map(|known| known.kernel).collect();
+    let kernels: Vec<&str> = kernels.into_iter().collect();
     format!(
         "`{alias}`: expected a kernel of {}, found none; functions: {}; kernels: {}",
         attributes.words(),
-        library.join(", "),
-        others.join(", ")
+        functions.join(", "),
+        kernels.join(", ")
     )
 }

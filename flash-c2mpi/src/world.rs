@@ -143,7 +143,8 @@ impl World {
         if self.ended.load(Relaxed) {
             return Err(Error::new(Code::Init, "the program is finalised"));
         }
-        let (function, platform) = self.config.claimed(alias, overrides)?;
+        let is_packaged = || functions::has_alias(&self.context, alias);
+        let (function, platform) = self.config.claimed(alias, overrides, is_packaged)?;
         let replicas = match self.replicas(&function, &platform) {
             Ok(replicas) => replicas,
             Err(error) if error.code == Code::Implementation && failsafe.is_some() => Vec::new(),

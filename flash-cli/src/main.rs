@@ -10,6 +10,7 @@ mod jobs;
 mod kernels;
 mod list;
 mod look;
+mod pack;
 mod ranks;
 mod replay;
 mod run;
@@ -43,6 +44,8 @@ Examples:
   flash run -n 4 -- nbody --runtime RANK       a program with the devices of three processes beside it
   flash serve OPENCL --listen lab              an agent that programs use as OPENCL@lab; flash agents shows them
   flash halo check halo.json                   the faults of a configuration of C2MPI, each with its place
+  flash pack kernels/manifest.json -o lab.ha   a package of kernels, for a directory of plugins
+  flash unpack lab.ha --list                   what is in it
   flash conformance MY_ACCEL                   does a backend do what it must?
   flash conformance MY_ACCEL --check copied    one check, in this process: for a debugger
   nbody --bodies 1024 --record nbody.flash     a program that writes its pipeline with its data
@@ -50,13 +53,14 @@ Examples:
   flash diff nbody.flash --a ALL_CPU --b MY_ACCEL --tolerance 1e-4
                                                where do two runtimes differ first?
 
-A plugin is a shared library. To install one, copy it into a directory of FLASH_BACKEND_PATH.
+A plugin is a shared library, or a package of kernels (.ha). To install one, copy it into a directory of
+FLASH_BACKEND_PATH.
 Plugins are never unloaded; what cannot be used is listed as unavailable (no driver, no device)
 or refused (not a plugin, damaged, for another version), with the reason.
 
 Environment:
   FLASH_BACKEND_PATH          directories and plugin files, separated by colons; of a directory,
-                              its *.so files. Default: flash-backends beside the program. Of two
+                              its *.so and *.ha files. Default: flash-backends beside the program. Of two
                               plugins with one runtime key the first is used, before the linked-in
   FLASH_ALLOW_WORLD_WRITABLE  1: load plugins from files and directories that everybody can write
   FLASH_CPU_THREADS           threads of the CPU backend. Default: what affinity and cgroups allow
@@ -248,6 +252,35 @@ enum Command {
     /// What belongs to programs of C2MPI, the interface of the HALO paper.
     #[command(subcommand)]
     Halo(Halo),
+    /// Make a package of kernels: one file with texts and binaries for several kinds of devices.
+    ///
+    /// A package in a directory of FLASH_BACKEND_PATH, such as flash-backends beside the program, is a plugin:
+    /// programs launch its kernels by their names, and those of C2MPI claim them. docs/halo.md has an
+    /// example of a manifest.
+    Pack {
+        /// The manifest, in JSON; the files that it names lie beside it.
+        manifest: PathBuf,
+        /// The package. Default: the name that the manifest says, with the ending .ha.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Show what is in a package of kernels, or write its files into a folder.
+    ///
+    /// Loads nothing of it. A package is a tar archive whose first file is manifest.json.
+    Unpack {
+        /// The package.
+        file: PathBuf,
+        /// Show its kernels, implementations and files.
+        #[arg(long, required_unless_present = "into")]
+        list: bool,
+        /// Print JSON: {"name", "version", "description", "kernels": [{"name", "alias", "sw_fid", "sw_clid",
+        /// "signature", "implementations": [{"target", "file", "name"}]}], "files": [{"name", "bytes"}]}.
+        #[arg(long, requires = "list")]
+        json: bool,
+        /// Write its files below this folder; those that are there stay, and are an error.
+        #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
+        into: Option<PathBuf>,
+    },
     /// Run the suite that every backend must pass.
     ///
     /// Tests each device of the runtime key, and the first together with each other one, through the
@@ -423,6 +456,15 @@ fn main() -> ExitCode {
             halo::check(&file, json).and_then(|(text, sound)| print(&text).map(|()| sound))
         }
         Command::Halo(Halo::Schema) => print(flash_c2mpi::config::SCHEMA).map(|()| true),
+        Command::Pack { manifest, output } => {
+            pack::pack(&manifest, output).and_then(|text| print(&text)).map(|()| true)
+        }
+        Command::Unpack { file, into: Some(into), .. } => {
+            pack::unpack(&file, &into).and_then(|text| print(&text)).map(|()| true)
+        }
+        Command::Unpack { file, json, .. } => {
+            pack::list(&file, json).and_then(|text| print(&text)).map(|()| true)
+        }
         Command::Conformance { key, worker: Some(first), .. } => conformance::worker(&key, first),
         Command::Conformance { key, check, time_limit, json, .. } => {
             let question = conformance::Question { key: &key, json, limit: time_limit };

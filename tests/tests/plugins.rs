@@ -28,6 +28,8 @@ mod loader;
 mod mpi;
 #[path = "plugins/notices.rs"]
 mod notices;
+#[path = "plugins/packages.rs"]
+mod packages;
 #[path = "plugins/processes.rs"]
 mod processes;
 #[path = "plugins/ranks.rs"]

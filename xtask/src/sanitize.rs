@@ -42,8 +42,9 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// What is fuzzed: recordings, and messages to an agent, to a controller, and in a mailbox.
-const FUZZED: [&str; 4] = ["recordings", "agent", "controller", "mailbox"];
+/// What is fuzzed: recordings, messages to an agent, to a controller, and in a mailbox, configurations of
+/// C2MPI, and packages of kernels.
+const FUZZED: [&str; 6] = ["recordings", "agent", "controller", "mailbox", "configuration", "package"];
 
 /// Runs the tests of the runtime under ThreadSanitizer, or the fuzzer. Without a nightly toolchain it prints
 /// that, and succeeds.

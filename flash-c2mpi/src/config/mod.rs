@@ -110,20 +110,12 @@ pub struct Report {
 impl Default for Config {
     /// The functions of the library under the aliases of the paper, and `MVM`, in turn on all devices.
     fn default() -> Config {
-        let function = |(alias, fid): (&str, &str)| {
+        let functions = FUNCTIONS.iter().map(|known| {
             let mut attributes = Attributes::default();
-            attributes.set(Attribute::SwFid, fid);
-            Function {
-                alias: alias.to_owned(),
-                attributes,
-                pipeline: Vec::new(),
-                repl: 1,
-                platform: ROUND_ROBIN.to_owned(),
-                key: None,
-            }
-        };
-        let known = FUNCTIONS.iter().map(|known| (known.alias, known.sw_fid));
-        Config { hosts: Vec::new(), functions: known.map(function).collect(), platforms: Vec::new() }
+            attributes.set(Attribute::SwFid, known.sw_fid);
+            Function::new(known.alias, attributes)
+        });
+        Config { hosts: Vec::new(), functions: functions.collect(), platforms: Vec::new() }
     }
 }
 
@@ -197,12 +189,22 @@ impl Config {
         ))
     }
 
-    /// A function with what a claim changes of it.
+    /// A function with what a claim changes of it. An alias that is not in `func_list` may be one that a
+    /// package has.
     ///
     /// # Errors
     /// As [`function`](Self::function) and [`platform`](Self::platform).
-    pub fn claimed(&self, alias: &str, overrides: &Overrides) -> Result<(Function, Platform)> {
-        let mut function = self.function(alias)?.clone();
+    pub fn claimed(
+        &self,
+        alias: &str,
+        overrides: &Overrides,
+        is_packaged: impl FnOnce() -> bool,
+    ) -> Result<(Function, Platform)> {
+        let mut function = match self.function(alias) {
+            Ok(function) => function.clone(),
+            Err(_) if is_packaged() => Function::new(alias, Attributes::default()),
+            Err(error) => return Err(error),
+        };
         function.change(overrides);
         let mut platform = self.platform(&function.platform)?;
         if let Some(key) = &function.key {
@@ -213,6 +215,18 @@ impl Config {
 }
 
 impl Function {
+    /// One device of all, in turn.
+    fn new(alias: &str, attributes: Attributes) -> Function {
+        Function {
+            alias: alias.to_owned(),
+            attributes,
+            pipeline: Vec::new(),
+            repl: 1,
+            platform: ROUND_ROBIN.to_owned(),
+            key: None,
+        }
+    }
+
     fn change(&mut self, overrides: &Overrides) {
         for attribute in Attribute::ALL {
             if let Some(pattern) = overrides.attributes.get(attribute) {

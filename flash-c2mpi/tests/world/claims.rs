@@ -2,6 +2,8 @@
 
 use super::*;
 use flash_c2mpi::{Code as ErrorCode, Failsafe};
+use flash_core::devices::Package;
+use flash_tests::plugins::{self, Language};
 
 fn split() -> Context {
     flash_tests::context(&[("cpu.devices", "3")])
@@ -248,4 +250,81 @@ fn a_receive_ends_when_its_child_rank_is_freed_or_the_program_ends() {
     });
     let error = world.claim("INCREASE", None, &Overrides::default()).unwrap_err();
     assert_eq!(error.code, ErrorCode::Init);
+}
+
+/// A function of a package, which has an alias and attributes.
+#[test]
+fn functions_of_packages_are_claimed_by_alias_and_attributes() {
+    const FUNCTION: &str = r#"
+        #include "flash_device.h"
+        int negative(FLASH_ARGS) {
+            FLASH_FOR_ITEMS {
+                uint64_t i = FLASH_INDEX(0);
+                FLASH_AT(float, 1, i) = -FLASH_AT(const float, 0, i);
+            }
+            return 0;
+        }"#;
+    let manifest = |version: &str| {
+        format!(
+            r#"{{"name": "lab", "version": "{version}", "kernels": [{{
+            "name": "lab{version}.negative", "alias": "NEGATIVE", "sw_fid": "4711", "sw_clid": "sign", "dimensions": ["i"],
+            "arguments": [
+                {{"name": "x", "view": "item", "element": "f32"}},
+                {{"name": "y", "view": "item", "access": "write", "element": "f32"}}
+            ],
+            "implementations": [{{"target": "cpu", "file": "negative.so", "symbol": "negative"}}]}}]}}"#
+        )
+    };
+    let place = plugins::directory();
+    let library = plugins::shared(Language::C, FUNCTION, &[], &place.path().join("negative"));
+    let pack = |version: &str| {
+        let package = Package::new(&manifest(version), |_| std::fs::read(&library)).unwrap();
+        std::fs::write(place.path().join(format!("lab{version}.ha")), package.to_bytes()).unwrap();
+    };
+    let context = || {
+        let settings = Context::builder().set("plugin_path", place.path().display());
+        settings.build().unwrap()
+    };
+    let negates = |world: &Arc<World>, child: i32| {
+        let (mut x, mut y) = ([1.0f32, 2.0, 3.0], [0.0f32; 3]);
+        let object = ComputeObj::new();
+        for array in [&mut x, &mut y] {
+            unsafe { object.add_array(float(), &[3], array.as_mut_ptr().cast()).unwrap() };
+        }
+        world.send(&object, child, 0, 0).unwrap();
+        receive(world, &object, 0, child, 0).unwrap();
+        assert_eq!(y, [-1.0, -2.0, -3.0]);
+    };
+    pack("1");
+    let world = World::new(Config::default(), context());
+    let refused = |claimed: Result<i32, Error>, expected: &str| {
+        let error = claimed.unwrap_err();
+        assert!(error.text.contains(expected), "{expected}: {}", error.text);
+    };
+    negates(&world, claim(&world, "NEGATIVE"));
+    for (name, value) in
+        [("sw_fid", "4711"), ("sw_fid", "lab1.negative"), ("sw_clid", "s*"), ("sw_verid", "1")]
+    {
+        negates(&world, world.claim("NEGATIVE", None, &overrides(&[(name, value)])).unwrap());
+    }
+    for (name, value) in [("sw_fid", "4712"), ("sw_clid", "dense"), ("sw_verid", "2")] {
+        refused(world.claim("NEGATIVE", None, &overrides(&[(name, value)])), "4711 NEGATIVE lab1.negative");
+    }
+    refused(world.claim("POSITIVE", None, &Overrides::default()), "expected an alias");
+    world.end();
+
+    // Of two packages with one number, the version or the name says which.
+    pack("2");
+    let functions = r#"{"func_alias": "BOTH", "sw_fid": "4711"}, {"func_alias": "NEW", "sw_fid": "4711", "sw_verid": "2"}"#;
+    let world = with(context(), functions, "");
+    refused(
+        world.claim("BOTH", None, &Overrides::default()),
+        "found lab1.negative, lab2.negative: say which",
+    );
+    refused(
+        world.claim("NEGATIVE", None, &Overrides::default()),
+        "found lab1.negative, lab2.negative: say which",
+    );
+    negates(&world, claim(&world, "NEW"));
+    world.end();
 }

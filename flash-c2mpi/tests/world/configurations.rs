@@ -86,7 +86,7 @@ fn the_table_of_the_paper_is_read() {
     let config = report.config.unwrap();
     assert_eq!(config.parents(), 4);
     assert_eq!(config.functions[1].attributes.get(Attribute::SwFid), Some("123456789C"));
-    let (function, platform) = config.claimed("MMM", &Default::default()).unwrap();
+    let (function, platform) = config.claimed("MMM", &Default::default(), || false).unwrap();
     assert_eq!((function.repl, platform.strategy, &*platform.key), (1, Strategy::RoundRobin, DEFAULT_KEY));
     assert_eq!(report.warnings.len(), 4, "{:?}", report.warnings);
 }

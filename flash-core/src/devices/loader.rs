@@ -1,6 +1,8 @@
-//! Loads plugins: checks the file, opens it, asks it what it brings, checks the answer. What does not
-//! pass is refused with what was expected and found; never a crash, never silence.
+//! Loads plugins: checks the file, opens it, asks it what it brings, checks the answer. A package
+//! (`package.rs`) says itself what it brings. What does not pass is refused with what was expected and found;
+//! never a crash, never silence.
 
+use super::package::{self, Package};
 use super::{DeviceHandle, elf, extension};
 use crate::error::Error;
 use flash_backend::__host::{HOST, linked as linked_header, take_query_failure};
@@ -10,6 +12,8 @@ use flash_types::descriptor::KernelDescriptor;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, c_int, c_void};
 use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -121,7 +125,7 @@ fn search_directory(entry: PathBuf, found: &mut Vec<Result<PathBuf, (PathBuf, Ou
             let mut files: Vec<PathBuf> = files
                 .flatten()
                 .map(|f| f.path())
-                .filter(|p| p.extension().is_some_and(|e| e == "so"))
+                .filter(|p| p.extension().is_some_and(|e| e == "so") || is_package(p))
                 .collect();
             files.sort();
             found.extend(files.into_iter().map(Ok));
@@ -129,11 +133,30 @@ fn search_directory(entry: PathBuf, found: &mut Vec<Result<PathBuf, (PathBuf, Ou
     }
 }
 
-/// Checks a plugin file without loading it.
+/// True if a file's name is that of a package.
+fn is_package(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == package::ENDING)
+}
+
+/// Checks a plugin file, or a package, without loading it.
 ///
 /// # Errors
 /// [`Outcome::Refused`] with what was expected and found.
 pub fn check_file(path: &Path) -> Result<(), Outcome> {
+    check_access(path)?;
+    if is_package(path) {
+        return read_package(path).map(drop);
+    }
+    elf::check(path).map_err(|(expected, found)| refused(expected, found))
+}
+
+fn read_package(path: &Path) -> Result<Package, Outcome> {
+    let file = File::open(path).map_err(|e| refused("a readable package", e.to_string()))?;
+    Package::read(BufReader::new(file))
+}
+
+/// Checks that a path is a file that only those write whom the user trusts.
+fn check_access(path: &Path) -> Result<(), Outcome> {
     if !cfg!(target_os = "linux") {
         return Err(refused(
             "Linux",
@@ -163,7 +186,7 @@ pub fn check_file(path: &Path) -> Result<(), Outcome> {
     if [parent(path), real.and_then(|real| parent(&real))].into_iter().flatten().any(|p| world_writable(&p)) {
         return Err(writable_refusal("directory"));
     }
-    elf::check(path).map_err(|(expected, found)| refused(expected, found))
+    Ok(())
 }
 
 /// What is linked into the program.
@@ -188,6 +211,10 @@ pub(super) fn load(path: &Path) -> Result<&'static Plugin, Outcome> {
 }
 
 fn load_new(path: &Path) -> Result<Plugin, Outcome> {
+    if is_package(path) {
+        check_access(path)?;
+        return Ok(read_package(path)?.into_plugin());
+    }
     check_file(path)?;
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
     // A bare name would be searched for in the system's directories.

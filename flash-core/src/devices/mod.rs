@@ -12,6 +12,7 @@ mod elf;
 pub(crate) mod extension;
 pub(crate) mod host_handles;
 mod loader;
+mod package;
 pub(crate) mod registry;
 mod reports;
 mod shadow;
@@ -23,6 +24,7 @@ mod texts;
 pub use device_handle::DeviceHandle;
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file};
+pub use package::{Manifest, Package, PackagedArgument, PackagedCode, PackagedElement, PackagedKernel};
 pub use reports::{
     BackendReport, DeviceReport, Entry, Found, SpaceReport, again, combined, entries, list, list_file,
     plugins_beside, searched,

@@ -2,10 +2,7 @@
 
 use super::{Argument, Elements, Memory, Parts, Recording, RecordingError, Submission};
 use crate::error::Error;
-use flash_types::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
-
-/// A page: no plain type needs more.
-const MAX_ALIGN: usize = 4096;
+use flash_types::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 
 type Checked = Result<(), RecordingError>;
 
@@ -185,50 +182,14 @@ impl Recording {
     }
 }
 
-fn check_element(element: &ElementType) -> Result<(), String> {
-    let ElementType { name, size, align, .. } = element;
-    if !align.is_power_of_two() || *align > MAX_ALIGN {
-        return Err(format!(
-            "type `{name}`: expected an alignment that is a power of two up to {MAX_ALIGN}, found {align}"
-        ));
-    }
-    // The interface passes a size in 32 bits.
-    if *size == 0 || u32::try_from(*size).is_err() || !size.is_multiple_of(*align) {
-        return Err(format!(
-            "type `{name}`: expected a size of 1 to 2^32 - 1 bytes that is a multiple of its alignment {align}, found {size}"
-        ));
-    }
-    Ok(())
-}
-
 fn check_kernel(i: usize, kernel: &KernelDescriptor) -> Checked {
-    let dims = kernel.dimensions.len();
-    for argument in &kernel.arguments {
-        let fail = |text: String| {
-            let place = format!("kernel {i} (`{}`), argument `{}`", kernel.name, argument.name);
-            Err(RecordingError::new(place, text))
-        };
-        if let Err(text) = check_element(&argument.element) {
-            return fail(text);
-        }
-        if let Some(dim) = argument.along.iter().find(|d| **d >= dims) {
-            return fail(format!("it is along dimension {dim}, the kernel has {dims}"));
-        }
-        match &argument.stages {
-            Some((dim, _)) if *dim >= dims => {
-                return fail(format!("its stages are dimension {dim}, the kernel has {dims}"));
-            }
-            Some((_, uses)) if uses.is_empty() => {
-                return fail("its use is declared for no stage, expected one or more".into());
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+    kernel.check().map_err(|(argument, text)| {
+        RecordingError::new(format!("kernel {i} (`{}`), argument `{argument}`", kernel.name), text)
+    })
 }
 
 fn check_memory(memory: &Memory) -> Result<(), String> {
-    check_element(&memory.element)?;
+    memory.element.check()?;
     let Memory { element, len, shape, data } = memory;
     let bytes = usize::try_from(*len).ok().and_then(|len| len.checked_mul(element.size));
     let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {

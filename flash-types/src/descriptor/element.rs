@@ -206,6 +206,52 @@ impl ElementType {
         self.matches(T::ELEMENT_NAME, size_of::<T>(), align_of::<T>(), T::LAYOUT)
     }
 
+    /// The number or array of numbers of a name, such as `u32` or `[f32; 3]`; `f16` and `bf16` are those of
+    /// `half`. `None`: it is the name of none, or one of more than 2^32 - 1 bytes.
+    pub fn named(name: &str) -> Option<ElementType> {
+        let number = |size| Some(ElementType { name: name.to_owned(), size, align: size, layout: 0 });
+        match name {
+            "u8" | "i8" => number(1),
+            "u16" | "i16" => number(2),
+            "u32" | "i32" | "f32" => number(4),
+            "u64" | "i64" | "f64" => number(8),
+            "u128" | "i128" => number(16),
+            "usize" | "isize" => number(size_of::<usize>()),
+            "f16" | "half::binary16::f16" => Some(ElementType::of::<half::f16>()),
+            "bf16" | "half::bfloat::bf16" => Some(ElementType::of::<half::bf16>()),
+            _ => {
+                let (element, count) = name.strip_prefix('[')?.strip_suffix(']')?.rsplit_once("; ")?;
+                let element = ElementType::named(element)?;
+                let count: usize = count.parse().ok()?;
+                let size = element.size.checked_mul(count).filter(|size| u32::try_from(*size).is_ok())?;
+                let name = format!("[{}; {count}]", element.name);
+                (count > 0).then_some(ElementType { name, size, ..element })
+            }
+        }
+    }
+
+    /// Checks that a type can be that of elements: its size and alignment.
+    ///
+    /// # Errors
+    /// What was expected and found.
+    pub fn check(&self) -> Result<(), String> {
+        /// A page: no plain type needs more.
+        const MOST: usize = 4096;
+        let ElementType { name, size, align, .. } = self;
+        if !align.is_power_of_two() || *align > MOST {
+            return Err(format!(
+                "type `{name}`: expected an alignment that is a power of two up to {MOST}, found {align}"
+            ));
+        }
+        // The interface passes a size in 32 bits.
+        if *size == 0 || u32::try_from(*size).is_err() || !size.is_multiple_of(*align) {
+            return Err(format!(
+                "type `{name}`: expected a size of 1 to 2^32 - 1 bytes that is a multiple of its alignment {align}, found {size}"
+            ));
+        }
+        Ok(())
+    }
+
     fn matches(&self, name: &str, size: usize, align: usize, layout: u32) -> bool {
         (self.name.as_str(), self.size, self.align) == (name, size, align)
             && (self.layout == layout || self.layout == 0 || layout == 0)
@@ -233,6 +279,25 @@ mod tests {
         assert_eq!(half::bf16::ELEMENT_NAME, std::any::type_name::<half::bf16>());
         assert_eq!(half::f16::ELEMENT_NAME, std::any::type_name::<half::f16>());
         assert_eq!(<[[f64; 3]; 1024]>::ELEMENT_NAME, std::any::type_name::<[[f64; 3]; 1024]>());
+    }
+
+    #[test]
+    fn types_are_found_by_their_names() {
+        fn same<T: Element>() {
+            assert_eq!(ElementType::named(T::ELEMENT_NAME), Some(ElementType::of::<T>()));
+        }
+        same::<u8>();
+        same::<i16>();
+        same::<f32>();
+        same::<u64>();
+        same::<i128>();
+        same::<usize>();
+        same::<half::bf16>();
+        same::<[f64; 3]>();
+        same::<[[half::f16; 2]; 5]>();
+        for wrong in ["", "f31", "[f32]", "[f32; 0]", "[f32; x]", "[[u8; 65536]; 65536]", "a::P", "[", "[]"] {
+            assert_eq!(ElementType::named(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

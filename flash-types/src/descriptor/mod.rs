@@ -196,6 +196,33 @@ impl KernelDescriptor {
         format!("[{}]({})", self.dimensions.len(), arguments.join(", "))
     }
 
+    /// Checks what a file or another process says of a kernel: types, and dimensions that arguments name.
+    ///
+    /// # Errors
+    /// The argument, and what was expected and found.
+    pub fn check(&self) -> Result<(), (&str, String)> {
+        let dims = self.dimensions.len();
+        for argument in &self.arguments {
+            let fail = |text: String| Err((argument.name.as_str(), text));
+            if let Err(text) = argument.element.check() {
+                return fail(text);
+            }
+            if let Some(dim) = argument.along.iter().find(|d| **d >= dims) {
+                return fail(format!("it is along dimension {dim}, the kernel has {dims}"));
+            }
+            match &argument.stages {
+                Some((dim, _)) if *dim >= dims => {
+                    return fail(format!("its stages are dimension {dim}, the kernel has {dims}"));
+                }
+                Some((_, uses)) if uses.is_empty() => {
+                    return fail("its use is declared for no stage, expected one or more".into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// True if an implementation of the one is one of the other: they have the same signature, and types of
     /// the same name have the same layout.
     pub fn agrees(&self, other: &KernelDescriptor) -> bool {

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod controller;
+pub mod files;
 pub mod kernels;
 pub mod mailbox;
 mod scripted;

@@ -1,14 +1,15 @@
-//! The messages of the backend `RANK`, and the words of the transport below, by libFuzzer. The environment's
-//! `FLASH_FUZZ` says what is fuzzed: `agent`, `controller` or `mailbox`.
+//! The messages of the backend `RANK`, the words of the transport below, and files, by libFuzzer. The
+//! environment's `FLASH_FUZZ` says what is fuzzed: `agent`, `controller`, `mailbox`, `configuration` or
+//! `package`.
 //!
-//! The mutator plants what was said in a session that it records at the start, so that inputs are of the
-//! version of messages that the program speaks. Inputs that once caused a failure are in `corpus/`, and a
+//! The mutator plants what is sound: of messages what was said in a session that it records at the start, so
+//! that inputs are of the version that the program speaks. Inputs that once caused a failure are in `corpus/`, and a
 //! test runs them.
 
 #![no_main]
 
 use flash_fuzz::session::session;
-use flash_fuzz::{agent, controller, mailbox};
+use flash_fuzz::{agent, controller, files, mailbox};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use std::sync::OnceLock;
 
@@ -24,7 +25,13 @@ fn target() -> &'static Target {
         Ok("agent") => Target { fuzz: agent::fuzz, planted: &session().requests },
         Ok("controller") => Target { fuzz: controller::fuzz, planted: &session().answers },
         Ok("mailbox") => Target { fuzz: mailbox::fuzz, planted: &[0; 16 * mailbox::RECORD] },
-        other => panic!("FLASH_FUZZ: expected agent, controller or mailbox, found {other:?}"),
+        Ok("configuration") => {
+            Target { fuzz: files::configuration, planted: files::CONFIGURATION.as_bytes() }
+        }
+        Ok("package") => Target { fuzz: files::package, planted: files::a_package().leak() },
+        other => panic!(
+            "FLASH_FUZZ: expected agent, controller, mailbox, configuration or package, found {other:?}"
+        ),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Inputs that once caused a failure cause none any more, and neither do changes of a session.
 
 use flash_fuzz::session::session;
-use flash_fuzz::{Frame, agent, controller, frames, input, mailbox};
+use flash_fuzz::{Frame, agent, controller, files, frames, input, mailbox};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,6 +18,8 @@ fn inputs_that_once_failed_do_not() {
     assert!(replay("agent", agent::fuzz) > 0);
     assert!(replay("controller", controller::fuzz) > 0);
     assert!(replay("mailbox", mailbox::fuzz) > 0);
+    assert!(replay("configuration", files::configuration) > 0);
+    assert!(replay("package", files::package) > 0);
 }
 
 #[test]
@@ -67,6 +69,22 @@ impl Mutator {
                     *byte = [0, 1, 2, 0x7f, 0x80, 0xff, *byte ^ 1, any][self.below(8)];
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn changes_of_sound_files_cause_no_failure() {
+    let mut mutator = Mutator(3);
+    for (sound, fuzz) in [
+        (files::CONFIGURATION.as_bytes().to_vec(), files::configuration as fn(&[u8])),
+        (files::a_package(), files::package),
+    ] {
+        fuzz(&sound);
+        for _ in 0..3000 {
+            let mut changed = sound.clone();
+            (0..=mutator.below(3)).for_each(|_| mutator.change_bytes(&mut changed));
+            fuzz(&changed);
         }
     }
 }
