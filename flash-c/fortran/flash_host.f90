@@ -82,6 +82,11 @@ module flash_host
             integer(c_int32_t) :: status
         end function
 
+        function flash_agent_here() bind(c) result(status)
+            import
+            integer(c_int32_t) :: status
+        end function
+
         function flash_runtime_close(runtime) bind(c) result(status)
             import
             type(c_ptr), value :: runtime

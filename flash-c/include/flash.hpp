@@ -39,6 +39,12 @@ inline void check(int status)
         throw error(status);
 }
 
+// At the beginning of main: this program may be started again as an agent of its own, for keys such as OPENCL@agent.
+inline void agent_here()
+{
+    check(flash_agent_here());
+}
+
 // The name of an element type. Specialise it for a struct, after flash_type_define.
 template <class T> struct type_name;
 #define FLASH_TYPE_(type, name)                                   \

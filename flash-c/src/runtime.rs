@@ -4,10 +4,9 @@ use crate::error::{Failure, call};
 use crate::handle::{get, give, kind, place, take};
 use crate::status::*;
 use crate::text;
-use flash_core::devices::plugins_beside;
 use flash_core::{Context, RuntimeObj};
 use serde_json::Value as Json;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char};
 use std::sync::OnceLock;
 
 /// A runtime: some devices, and what is prepared for them. Any thread may use it, several at once.
@@ -82,21 +81,10 @@ impl Runtime {
 
 /// The context of these settings; without any that of the process.
 fn context(settings: serde_json::Map<String, Json>) -> Result<Context, Failure> {
-    let says_where = settings.contains_key("plugin_path")
-        || std::env::var_os("FLASH_BACKEND_PATH").is_some_and(|path| !path.is_empty());
-    let folder = if says_where { None } else { plugins_beside(flash_runtime_open as *const c_void) };
     if settings.is_empty() {
-        static OF_PROCESS: OnceLock<Result<Context, flash_core::Error>> = OnceLock::new();
-        let made = OF_PROCESS.get_or_init(|| match folder {
-            Some(folder) => Context::builder().set("plugin_path", folder.display()).build(),
-            None => Ok(Context::default()),
-        });
-        return Ok(made.clone()?);
+        return Ok(Context::default());
     }
     let mut builder = Context::builder();
-    if let Some(folder) = folder {
-        builder = builder.set("plugin_path", folder.display());
-    }
     for (name, value) in settings {
         builder = match value {
             Json::String(text) => builder.set(&name, text),
@@ -104,6 +92,17 @@ fn context(settings: serde_json::Map<String, Json>) -> Result<Context, Failure> 
         };
     }
     Ok(builder.build()?)
+}
+
+/// Says that this program may be started again as an agent of its own, for keys such as `OPENCL@agent`: a
+/// driver that crashes there is an error of a launch. In a process that was started for that, it does not
+/// return. It stands at the beginning of `main`: an agent runs what comes before it.
+#[unsafe(no_mangle)]
+pub extern "C" fn flash_agent_here() -> i32 {
+    call(|| {
+        flash_core::agent_here();
+        Ok(())
+    })
 }
 
 /// Opens the runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend

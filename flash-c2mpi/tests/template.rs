@@ -118,10 +118,15 @@ fn command(name: &str) -> Command {
 
 /// Runs the program with a configuration.
 fn run(alias: &str, config: &str, variables: &[(&str, &Path)]) -> Output {
+    let mut command = command("template");
+    command.arg(alias);
+    run_by(command, config, variables)
+}
+
+fn run_by(mut command: Command, config: &str, variables: &[(&str, &Path)]) -> Output {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), config).unwrap();
-    let mut command = command("template");
-    command.arg(alias).env("FLASH_HALO_CONFIG", file.path());
+    command.env("FLASH_HALO_CONFIG", file.path());
     command.envs(variables.iter().copied()).output().unwrap()
 }
 
@@ -152,13 +157,17 @@ fn table_1(key: &str) -> String {
 #[track_caller]
 fn same_bits(rt: &RuntimeObj, key: &str, variables: &[(&str, &Path)]) {
     for alias in ALIASES {
-        let output = run(alias, &table_1(key), variables);
-        assert!(output.status.success(), "{alias} on {key}: {}", text_of(&output));
-        let text = String::from_utf8(output.stdout).unwrap();
-        let found = text.lines().map(|line| f32::from_bits(u32::from_str_radix(line, 16).unwrap()));
-        let (found, expected) = (found.collect::<Vec<f32>>(), called(rt, alias));
-        assert!(!found.is_empty() && found == expected, "{alias} on {key}: {found:?} for {expected:?}");
+        same_as_called(rt, alias, key, run(alias, &table_1(key), variables));
     }
+}
+
+#[track_caller]
+fn same_as_called(rt: &RuntimeObj, alias: &str, key: &str, output: Output) {
+    assert!(output.status.success(), "{alias} on {key}: {}", text_of(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let found = text.lines().map(|line| f32::from_bits(u32::from_str_radix(line, 16).unwrap()));
+    let (found, expected) = (found.collect::<Vec<f32>>(), called(rt, alias));
+    assert!(!found.is_empty() && found == expected, "{alias} on {key}: {found:?} for {expected:?}");
 }
 
 #[test]
@@ -181,6 +190,21 @@ fn and_on_opencl_devices() {
     match flash_tests::context(&[("plugin_path", plugin.to_str().unwrap())]).runtime("OPENCL:0") {
         Ok(rt) => same_bits(&rt, "OPENCL:0", &[("FLASH_BACKEND_PATH", &plugin)]),
         Err(error) => skip(name, &format!("no OpenCL device: {error}")),
+    }
+}
+
+#[test]
+fn and_through_agents() {
+    // One that the program starts for itself, then the agents of two other ranks.
+    let plugin = &built().test_plugin;
+    let rt = flash_tests::context(&[("plugin_path", plugin.to_str().unwrap())]).runtime("TEST:0").unwrap();
+    same_bits(&get_runtime("ALL_CPU:0").unwrap(), "ALL_CPU@agent", &[]);
+    same_bits(&rt, "TEST:0@agent", &[("FLASH_BACKEND_PATH", plugin)]);
+    let rt = get_runtime("ALL_CPU:0").unwrap();
+    for alias in ALIASES {
+        let mut job = plugins::flash("", &["run", "-n", "3", "--"]);
+        job.arg(built().folder.path().join("template")).arg(alias);
+        same_as_called(&rt, alias, "RANK", run_by(job, &table_1("RANK"), &[]));
     }
 }
 
@@ -264,11 +288,12 @@ fn the_fortran_module_has_every_function_and_constant_of_the_header() {
 }
 
 #[test]
-fn the_configuration_of_the_documentation_has_no_fault() {
+fn the_configuration_and_the_package_of_the_documentation_have_no_fault() {
     let all = blocks("json");
-    assert_eq!(all.len(), 1);
-    let report = flash_c2mpi::config::Config::parse(&all[0]);
+    let [config, manifest] = &all[..] else { panic!("{} blocks", all.len()) };
+    let report = flash_c2mpi::config::Config::parse(config);
     assert!(report.config.is_some(), "{:?}", report.faults);
+    flash_core::devices::Package::new(manifest, |_| Ok(Vec::new())).unwrap();
 }
 
 #[test]

@@ -16,7 +16,9 @@ fn is_child() -> bool {
 }
 
 fn child(test: &str, picture: &Path) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // Programs that a script has started in the background ignore interrupts.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture"]).env(CHILD, "1").env("FLASH_GRAPH_DOT", picture);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }

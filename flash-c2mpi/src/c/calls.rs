@@ -12,7 +12,6 @@ use crate::world::World;
 use flash_backend::settings;
 use flash_core::Context;
 use flash_core::descriptor::ElementType;
-use flash_core::devices::plugins_beside;
 use flash_core::memory::AnyType;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
@@ -43,6 +42,8 @@ pub(super) fn check_comm(comm: MPIX_Comm) -> Result<()> {
 }
 
 fn begin(file: Option<&str>) -> Result<()> {
+    // In a process that was started as an agent of its own this does not return.
+    flash_core::agent_here();
     let mut world = WORLD.write().unwrap_or_else(PoisonError::into_inner);
     if world.is_some() {
         return Err(Error::new(Code::Init, "expected the first MPIX_Initialize, found a second one"));
@@ -58,21 +59,16 @@ fn begin(file: Option<&str>) -> Result<()> {
         }
         None => Config::default(),
     };
-    let beside = match std::env::var_os("FLASH_BACKEND_PATH").is_some_and(|path| !path.is_empty()) {
-        true => None,
-        false => plugins_beside(MPIX_Finalize as *const c_void),
-    };
-    let context = match beside {
-        Some(folder) => Context::builder().set("plugin_path", folder.display()).build()?,
-        None => Context::default(),
-    };
-    *world = Some(World::new(config, context));
+    *world = Some(World::new(config, Context::default()));
     Ok(())
 }
 
 /// Begins a program. Its configuration is the file of the option `--mpix-config FILE`, which is taken out of
 /// the arguments, else of the environment's `FLASH_HALO_CONFIG`; without either, the functions of the library
 /// under the aliases of the HALO paper, in turn on the devices of `ALL_ACCEL`.
+///
+/// It stands at the beginning of `main`: for a key such as `OPENCL@agent` the program is started again as the
+/// agent that has the device, which runs what comes before this call, and nothing that comes after.
 ///
 /// Errors: `MPIX_ERR_INIT` for a second one; `MPIX_ERR_CONFIG`, whose text has each fault of the file with
 /// its line and column.

@@ -27,7 +27,7 @@ pub use loader::{Outcome, check_file};
 pub use package::{Manifest, Package, PackagedArgument, PackagedCode, PackagedElement, PackagedKernel};
 pub use reports::{
     BackendReport, DeviceReport, Entry, Found, SpaceReport, again, combined, entries, list, list_file,
-    plugins_beside, searched,
+    searched,
 };
 pub use shadow::ImplementationReport;
 pub use texts::{KernelText, texts};

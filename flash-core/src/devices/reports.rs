@@ -141,9 +141,23 @@ pub fn searched() -> String {
     plugin_path(Catalog::of_process().settings()).1
 }
 
-/// The folder `flash-backends` beside the library that has the code at this address, as it was installed.
-#[allow(clippy::not_unsafe_ptr_arg_deref)] // the address is only compared
-pub fn plugins_beside(code: *const c_void) -> Option<PathBuf> {
+/// The folder `flash-backends` beside the program; else, where this code is in a shared library that is
+/// installed, the one beside that.
+fn beside() -> Option<PathBuf> {
+    let of_program = std::env::current_exe().ok()?.parent()?.join(FOLDER);
+    if of_program.exists() {
+        return Some(of_program);
+    }
+    let library = library_of(beside as *const c_void);
+    let of_library = library.and_then(|library| Some(library.parent()?.join(FOLDER)));
+    Some(of_library.filter(|folder| folder.is_dir()).unwrap_or(of_program))
+}
+
+/// Where plugins are looked for beside programs and libraries.
+const FOLDER: &str = "flash-backends";
+
+/// The file, a program or a library, that has the code at this address.
+fn library_of(code: *const c_void) -> Option<PathBuf> {
     // SAFETY: all zeros is a value of it.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked for; the name that is found lives as long as the library.
@@ -153,17 +167,11 @@ pub fn plugins_beside(code: *const c_void) -> Option<PathBuf> {
         }
         CStr::from_ptr(found.dli_fname)
     };
-    let library = Path::new(library.to_str().ok()?).canonicalize().ok()?;
-    let folder = library.parent()?.join("flash-backends");
-    folder.is_dir().then_some(folder)
+    Path::new(library.to_str().ok()?).canonicalize().ok()
 }
 
 /// The path of plugins, and how messages name it.
 pub(super) fn plugin_path(settings: &Values) -> (std::ffi::OsString, String) {
-    let beside = || {
-        let exe = std::env::current_exe().ok()?;
-        Some(exe.parent()?.join("flash-backends"))
-    };
     let given = settings.text("plugin_path");
     match (given, given.map_or_else(beside, |_| None)) {
         (Some(""), _) => (Default::default(), "no folder, since the path of plugins is empty".to_owned()),
