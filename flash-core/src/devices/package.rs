@@ -1,13 +1,13 @@
 //! Packages: files `NAME.ha` with kernels for several kinds of devices.
 //!
-//! A package is a tar archive: first `manifest.json`, which describes kernels and lists their implementations,
-//! then the files that it names: texts and binaries that devices take, and shared libraries with a function for
-//! the CPU. In a directory of the path of plugins it is a plugin without a backend: the kernels are launched by
-//! their names, and by definitions that agree with them.
+//! A package is a tar archive: first `manifest.json`, which describes kernels and lists their
+//! implementations, then the files that it names: texts and binaries that devices take, and shared libraries
+//! with a function for the CPU. In a directory of the path of plugins it is a plugin without a backend: the
+//! kernels are launched by their names, and by definitions that agree with them.
 //!
 //! Nothing in a package is trusted to be well formed: names, sizes and descriptors are checked before anything
-//! of it is used, and a fault says what was expected and found. What its code does is: loading means trusting,
-//! as for any plugin. [`Package`] is read and written here alone; the loader makes a plugin of it by
+//! of it is used, and a fault says what was expected and found. What its code does is: loading means
+//! trusting, as for any plugin. [`Package`] is read and written here alone; the loader makes a plugin of it by
 //! [`Package::into_plugin`].
 
 use super::loader::{Outcome, Plugin, library_function, refused};
@@ -158,7 +158,7 @@ pub struct PackagedCode {
     /// CPU features that a device must have, separated by commas.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cpu_features: String,
-    /// Other attributes, as those of `#[implementations(..)]`: `entry`, `work_group_size`, `build_options`, ..
+    /// Other attributes, as those of `#[implementations(..)]`: `entry`, `work_group_size` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
 }
@@ -202,7 +202,7 @@ impl PackagedCode {
 /// let text = "FLASH_KERNEL twice(FLASH_GLOBAL float *x, FLASH_ARGS) {
 ///     FLASH_FOR_ITEMS FLASH_AT(x, FLASH_INDEX(0)) *= 2;
 /// }";
-/// let package = Package::new(manifest, |file| Ok((file == "twice.cl").then(|| text.into()).unwrap_or_default()))?;
+/// let package = Package::new(manifest, |_| Ok(text.into()))?;
 /// let again = Package::read(&package.to_bytes()[..])?;
 /// assert_eq!(again.manifest().kernels[0].name, "lab.twice");
 /// # Ok(())

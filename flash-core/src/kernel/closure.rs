@@ -89,8 +89,8 @@ pub unsafe trait ClosureArguments {
     /// `index` is that of a work item.
     #[doc(hidden)]
     unsafe fn run(bound: &Self::Bound, index: &[usize]) -> Self::Run;
-    /// Calls a closure for each item of a run. The arrays are slices among its arguments, so that the compiler
-    /// knows that what the closure writes is nothing that it refers to.
+    /// Calls a closure for each item of a run. The arrays are slices among its arguments, so that the
+    /// compiler knows that what the closure writes is nothing that it refers to.
     ///
     /// # Safety
     /// The run has `len` items, which have no other user.

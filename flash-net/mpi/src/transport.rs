@@ -140,8 +140,8 @@ impl MpiTransport {
 
     /// Says to the others that this process ends, and finalizes MPI if all say that all are there.
     ///
-    /// A process that finalizes has received all that was sent to it, as MPICH demands: it waits until each of
-    /// the others has said the same, which is the last that it sends.
+    /// A process that finalizes has received all that was sent to it, as MPICH demands: it waits until each
+    /// of the others has said the same, which is the last that it sends.
     pub(crate) fn leave(&self) {
         let (said, until) = (u8::from(self.is_whole()), Instant::now() + END);
         for (peer, remote) in self.others() {

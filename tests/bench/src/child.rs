@@ -2,7 +2,7 @@
 
 use crate::kernels::Saxpy;
 use crate::stats::{Row, pair};
-use crate::{asynchronous, diffusion, dispatch, kernels, opencl, partition, ranks};
+use crate::{asynchronous, diffusion, dispatch, halo, kernels, opencl, partition, ranks};
 use anyhow::{Context, Result, bail};
 use flash::{FlashMemory, get_runtime};
 use std::hint::black_box;
@@ -65,6 +65,7 @@ pub fn measure(what: &str) -> Result<()> {
             println!("0");
         }
         "saxpy" => saxpy()?,
+        halo::CHILD => halo::measure()?,
         ranks::CHILD => ranks::measure()?,
         _ if partition::measure(what)?
             || opencl::measure(what)?

@@ -13,6 +13,7 @@ mod driver;
 mod gpu;
 mod graph;
 mod graph_blas;
+mod halo;
 mod kernels;
 mod nbody;
 mod opencl;
@@ -40,7 +41,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 14] = [
+const BENCHMARKS: [(&str, Measure); 15] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
     ("c", |_, _| c_host::rows()),
     ("async", |peers, _| asynchronous::rows(peers)),
@@ -60,6 +61,7 @@ const BENCHMARKS: [(&str, Measure); 14] = [
     }),
     ("partition", |peers, _| partition::rows(peers)),
     ("ranks", |_, _| ranks::rows()),
+    ("halo", |_, _| halo::rows()),
     ("opencl", |peers, _| opencl::rows(peers)),
     ("gpu", |peers, _| gpu::rows(peers)),
 ];
