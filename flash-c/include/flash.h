@@ -262,6 +262,11 @@ int32_t flash_type_define(const char *name,
                           size_t size,
                           size_t alignment);
 
+// Says that this program may be started again as an agent of its own, for keys such as `OPENCL@agent`: a
+// driver that crashes there is an error of a launch. In a process that was started for that, it does not
+// return. It stands at the beginning of `main`: an agent runs what comes before it.
+int32_t flash_agent_here(void);
+
 // Opens the runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
 // (`NVIDIA_GPU`), a device (`NVIDIA_GPU:1`), or a list with commas. To be closed with `flash_runtime_close`.
 //

@@ -275,6 +275,9 @@ int MPIX_Type_size(MPIX_Datatype datatype, int *size);
 // the arguments, else of the environment's `FLASH_HALO_CONFIG`; without either, the functions of the library
 // under the aliases of the HALO paper, in turn on the devices of `ALL_ACCEL`.
 //
+// It stands at the beginning of `main`: for a key such as `OPENCL@agent` the program is started again as the
+// agent that has the device, which runs what comes before this call, and nothing that comes after.
+//
 // Errors: `MPIX_ERR_INIT` for a second one; `MPIX_ERR_CONFIG`, whose text has each fault of the file with
 // its line and column.
 //
