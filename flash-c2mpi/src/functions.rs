@@ -1,6 +1,7 @@
 //! The functions of the library, those of packages, and the kernels that attributes select.
 
 use crate::attributes::{Attribute, Attributes};
+use crate::config::Function as Entry;
 use crate::error::{Code, Error, Result};
 use flash_core::Context;
 use flash_types::abi;
@@ -121,15 +122,16 @@ pub fn implementations(context: &Context, kernel: &str, attributes: &Attributes)
 ///
 /// # Errors
 /// [`Code::Implementation`] lists what there is.
-pub fn kernel_of(alias: &str, attributes: &Attributes, context: &Context) -> Result<String> {
-    let known = known(context);
+pub fn kernel_of(entry: &Entry, context: &Context) -> Result<String> {
+    let (alias, attributes, known) = (&*entry.alias, &entry.attributes, known(context));
     let fitting = |of: &dyn Fn(&Known) -> bool| -> BTreeSet<&str> {
         known.iter().filter(|known| known.fits(attributes) && of(known)).map(|known| known.kernel).collect()
     };
+    let of_alias = fitting(&|known| known.alias == alias);
     let mut found = fitting(&|_| true);
-    if found.len() > 1 {
-        let own = fitting(&|known| known.alias == alias);
-        found = if own.is_empty() { found } else { own };
+    let is_meant = entry.is_packaged && attributes.get(Attribute::SwFid).is_none();
+    if is_meant || found.len() > 1 && !of_alias.is_empty() {
+        found = of_alias;
     }
     let names: Vec<&str> = found.into_iter().collect();
     match names[..] {

@@ -164,8 +164,7 @@ impl World {
             [] => vec![function],
             aliases => aliases.iter().map(|alias| self.config.function(alias)).collect::<Result<_>>()?,
         };
-        let kernels =
-            stages.iter().map(|stage| functions::kernel_of(&stage.alias, &stage.attributes, &self.context));
+        let kernels = stages.iter().map(|stage| functions::kernel_of(stage, &self.context));
         let kernels: Vec<String> = kernels.collect::<Result<_>>()?;
         let found = self.context.runtime(&platform.key)?;
         let mut devices: Vec<&'static DeviceHandle> = found.devices().to_vec();

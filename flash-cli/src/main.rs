@@ -254,9 +254,9 @@ enum Command {
     Halo(Halo),
     /// Make a package of kernels: one file with texts and binaries for several kinds of devices.
     ///
-    /// A package in a directory of FLASH_BACKEND_PATH, such as flash-backends beside the program, is a plugin:
-    /// programs launch its kernels by their names, and those of C2MPI claim them. docs/halo.md has an
-    /// example of a manifest.
+    /// A package in a directory of FLASH_BACKEND_PATH, such as flash-backends beside the program, is a
+    /// plugin: programs launch its kernels by their names, and those of C2MPI claim them. docs/halo.md has
+    /// an example of a manifest.
     Pack {
         /// The manifest, in JSON; the files that it names lie beside it.
         manifest: PathBuf,

@@ -61,6 +61,8 @@ pub struct Function {
     pub platform: String,
     /// A runtime key, in place of the platform's.
     pub key: Option<String>,
+    /// It is not in `func_list`: its kernel is one that a package has under this alias.
+    pub is_packaged: bool,
 }
 
 /// How devices are chosen.
@@ -202,7 +204,9 @@ impl Config {
     ) -> Result<(Function, Platform)> {
         let mut function = match self.function(alias) {
             Ok(function) => function.clone(),
-            Err(_) if is_packaged() => Function::new(alias, Attributes::default()),
+            Err(_) if is_packaged() => {
+                Function { is_packaged: true, ..Function::new(alias, Attributes::default()) }
+            }
             Err(error) => return Err(error),
         };
         function.change(overrides);
@@ -224,6 +228,7 @@ impl Function {
             repl: 1,
             platform: ROUND_ROBIN.to_owned(),
             key: None,
+            is_packaged: false,
         }
     }
 
@@ -345,14 +350,7 @@ fn read_function<'t>(
     object: &Object<'t>,
     platforms: &[Platform],
 ) -> Option<Function> {
-    let mut function = Function {
-        alias: String::new(),
-        attributes: Attributes::default(),
-        pipeline: Vec::new(),
-        repl: 1,
-        platform: ROUND_ROBIN.to_owned(),
-        key: None,
-    };
+    let mut function = Function::new("", Attributes::default());
     let mut known = vec!["func_alias", "func_repl", "platform_id", "key", "pipeline"];
     known.extend(Attribute::ALL.map(Attribute::name));
     let faults = reader.faults.len();

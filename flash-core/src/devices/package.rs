@@ -5,10 +5,10 @@
 //! with a function for the CPU. In a directory of the path of plugins it is a plugin without a backend: the
 //! kernels are launched by their names, and by definitions that agree with them.
 //!
-//! Nothing in a package is trusted to be well formed: names, sizes and descriptors are checked before anything
-//! of it is used, and a fault says what was expected and found. What its code does is: loading means
-//! trusting, as for any plugin. [`Package`] is read and written here alone; the loader makes a plugin of it by
-//! [`Package::into_plugin`].
+//! Nothing in a package is trusted to be well formed: names, sizes and descriptors are checked before
+//! anything of it is used, and a fault says what was expected and found. What its code does is: loading means
+//! trusting, as for any plugin. [`Package`] is read and written here alone; the loader makes a plugin of it
+//! by [`Package::into_plugin`].
 
 use super::loader::{Outcome, Plugin, library_function, refused};
 use crate::error::Error;

@@ -2,9 +2,9 @@
 //! environment's `FLASH_FUZZ` says what is fuzzed: `agent`, `controller`, `mailbox`, `configuration` or
 //! `package`.
 //!
-//! The mutator plants what is sound: of messages what was said in a session that it records at the start, so
-//! that inputs are of the version that the program speaks. Inputs that once caused a failure are in `corpus/`, and a
-//! test runs them.
+//! The mutator plants what is sound: of messages what was said in a session that it records at the start,
+//! so that inputs are of the version that the program speaks. Inputs that once caused a failure are in
+//! `corpus/`, and a test runs them.
 
 #![no_main]
 
