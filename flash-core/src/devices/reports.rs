@@ -158,6 +158,10 @@ const FOLDER: &str = "flash-backends";
 
 /// The file, a program or a library, that has the code at this address.
 fn library_of(code: *const c_void) -> Option<PathBuf> {
+    // Miri has no libraries.
+    if cfg!(miri) {
+        return None;
+    }
     // SAFETY: all zeros is a value of it.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked for; the name that is found lives as long as the library.
