@@ -244,7 +244,11 @@ impl Package {
     /// # Errors
     /// [`Outcome::Refused`] with what was expected and found.
     pub fn read(archive: impl Read) -> Result<Package, Outcome> {
-        let damaged = |e: std::io::Error| refused("a package (a tar archive)", e.to_string());
+        // It may quote what it has read.
+        let damaged = |e: std::io::Error| {
+            let text: String = e.to_string().chars().take(100).collect();
+            refused("a package (a tar archive)", text.escape_debug().to_string())
+        };
         let mut archive = tar::Archive::new(archive.take(MOST_BYTES + (MOST_FILES as u64) * 4096));
         let (mut text, mut files, mut bytes) = (None, BTreeMap::new(), 0u64);
         for entry in archive.entries().map_err(damaged)? {
@@ -668,6 +672,8 @@ mod tests {
         let fault = |bytes: &[u8]| Package::read(bytes).expect_err("it is damaged").to_string();
         assert!(fault(b"").contains("an archive without files"));
         assert!(fault(b"text").contains("a tar archive"));
+        let noise = fault(&[7; 2048]);
+        assert!(noise.contains("a tar archive") && !noise.contains('\u{7}') && noise.len() < 1000, "{noise}");
         for end in [511, 512, 700, good.len() - 1600] {
             fault(&good[..end]);
         }
