@@ -58,6 +58,16 @@ unsafe fn taken(error: *mut abi::Error) -> Error {
     }
 }
 
+/// An attribute of an implementation. Its value lives for ever.
+pub(crate) fn attribute(key: &'static str, value: serde_json::Value) -> abi::Attr {
+    abi::Attr {
+        key: abi::Str::new(key),
+        value: abi::Str::new(value.to_string().leak()),
+        required: 0,
+        reserved: 0,
+    }
+}
+
 /// The text of an error.
 fn words(error: Error) -> String {
     match error {

@@ -10,13 +10,14 @@
 //! trusting, as for any plugin. [`Package`] is read and written here alone; the loader makes a plugin of it
 //! by [`Package::into_plugin`].
 
+use super::attribute;
 use super::loader::{Outcome, Plugin, library_function, refused};
 use crate::error::Error;
 use flash_types::abi::{self, Attr, Str};
 use flash_types::descriptor::{
     Access, ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, Reduction, Use, View,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -37,7 +38,7 @@ const MOST_BYTES: u64 = 1 << 30;
 const MOST_FILES: usize = 4096;
 
 /// What a package has, as its file `manifest.json` says it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Manifest {
@@ -46,41 +47,38 @@ pub struct Manifest {
     /// Its version.
     pub version: String,
     /// What it is for.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub description: String,
     /// Its kernels, each with one set of element types.
     pub kernels: Vec<PackagedKernel>,
 }
 
 /// A kernel and its implementations.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PackagedKernel {
     /// Its name, such as `lab.saxpy`.
     pub name: String,
     /// Its name for programs of C2MPI, such as `SAXPY`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     /// Its number among functions of C2MPI.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sw_fid: Option<String>,
     /// Its class there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sw_clid: Option<String>,
     /// The names of its dimensions; dimension 0 varies fastest.
     pub dimensions: Vec<String>,
     /// Its arguments in order.
     pub arguments: Vec<PackagedArgument>,
     /// The attributes of a definition, such as how it may be cut.
-    #[serde(default, skip_serializing_if = "Attributes::is_empty")]
+    #[serde(default)]
     pub attributes: Attributes,
     /// Its implementations.
     pub implementations: Vec<PackagedCode>,
 }
 
 /// An argument of a kernel.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PackagedArgument {
@@ -89,24 +87,21 @@ pub struct PackagedArgument {
     /// The kernel's view of it.
     pub view: View,
     /// The kernel's access to it. Default: it reads.
-    #[serde(default = "reads", skip_serializing_if = "is_read")]
+    #[serde(default = "reads")]
     pub access: Access,
     /// The type of an element, or of the scalar.
     pub element: PackagedElement,
     /// True if the kernel sees a row of elements.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub row: bool,
     /// The dimensions that index it. Default: all, for what each work item has of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub along: Option<Vec<String>>,
     /// Of a phased argument: the dimension, and its use per value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<(String, Vec<Use>)>,
     /// Partition maps may read its contents.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub structure: bool,
     /// Of an accumulator: its operation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Reduction>,
 }
 
@@ -114,13 +109,8 @@ fn reads() -> Access {
     Access::Read
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-fn is_read(access: &Access) -> bool {
-    *access == Access::Read
-}
-
 /// The type of an element: a number or an array of numbers by its name, or any type.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum PackagedElement {
@@ -131,7 +121,7 @@ pub enum PackagedElement {
 }
 
 /// An implementation: a file, and for what it is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PackagedCode {
@@ -141,31 +131,23 @@ pub struct PackagedCode {
     /// `.cpp` or `.txt` a text, else a binary.
     pub file: String,
     /// Its name among the kernel's implementations. Default: the file's, without its ending.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Higher wins among those that fit.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub priority: i32,
     /// Of a text or binary: it takes `FLASH_ARGS`, and a part of a launch.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub cooperating: bool,
-    /// Of a shared library: its function for a run of work items, a `flash_span_fn` of `flash_backend.h`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Of a shared library: its function for a run of work items, a `flash_span_fn` of `flash_device.h`.
     pub symbol: Option<String>,
     /// Of a shared library: the processors that it is for, `x86_64` or `aarch64`. Others pass it by.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
     /// CPU features that a device must have, separated by commas.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub cpu_features: String,
     /// Other attributes, as those of `#[implementations(..)]`: `entry`, `work_group_size` and so on.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub attributes: BTreeMap<String, Value>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-fn is_zero(number: &i32) -> bool {
-    *number == 0
 }
 
 impl PackagedCode {
@@ -236,7 +218,16 @@ impl Package {
             let bytes = read(name).map_err(|e| refused(format!("the file `{name}`"), e.to_string()))?;
             files.insert(name.to_owned(), bytes);
         }
-        Package::checked(manifest.to_owned(), parsed, files)
+        for (what, name) in [("a name", &parsed.name), ("a version", &parsed.version)] {
+            if name.is_empty() || name.chars().any(|c| c.is_control() || "\"\\".contains(c)) {
+                return Err(refused(format!("{what} of the package"), format!("`{}`", name.escape_debug())));
+            }
+        }
+        if parsed.kernels.is_empty() {
+            return Err(refused("at least one kernel", "none"));
+        }
+        let kernels = parsed.kernels.iter().map(PackagedKernel::checked).collect::<Result<_, _>>()?;
+        Ok(Package { manifest: parsed, text: manifest.to_owned(), kernels, files })
     }
 
     /// Reads an archive.
@@ -286,23 +277,6 @@ impl Package {
         }
         let text = text.ok_or_else(|| refused("a package (a tar archive)", "an archive without files"))?;
         Package::new(&text, |name| files.remove(name).ok_or_else(|| std::io::ErrorKind::NotFound.into()))
-    }
-
-    fn checked(
-        text: String,
-        manifest: Manifest,
-        files: BTreeMap<String, Vec<u8>>,
-    ) -> Result<Package, Outcome> {
-        for (what, name) in [("a name", &manifest.name), ("a version", &manifest.version)] {
-            if name.is_empty() || name.chars().any(|c| c.is_control() || "\"\\".contains(c)) {
-                return Err(refused(format!("{what} of the package"), format!("`{}`", name.escape_debug())));
-            }
-        }
-        if manifest.kernels.is_empty() {
-            return Err(refused("at least one kernel", "none"));
-        }
-        let kernels = manifest.kernels.iter().map(PackagedKernel::checked).collect::<Result<_, _>>()?;
-        Ok(Package { manifest, text, kernels, files })
     }
 
     /// What it has.
@@ -371,23 +345,26 @@ impl Package {
             Some(symbol) => Some(function(&code.file, content, symbol)?),
             None => None,
         };
-        let version = Some(&self.manifest.version);
-        let function = [("alias", kernel.alias.as_ref()), ("sw_fid", kernel.sw_fid.as_ref())];
-        let function =
-            function.into_iter().chain([("sw_clid", kernel.sw_clid.as_ref()), ("sw_verid", version)]);
+        let words = [
+            ("alias", kernel.alias.as_deref()),
+            ("sw_fid", kernel.sw_fid.as_deref()),
+            ("sw_clid", kernel.sw_clid.as_deref()),
+            ("sw_verid", Some(self.manifest.version.as_str())),
+        ];
         let mut attributes: Vec<Attr> =
-            function.filter_map(|(key, value)| Some(attribute(key, &Value::from(value?.as_str())))).collect();
+            words.into_iter().filter_map(|(key, word)| Some(attribute(key, word?.into()))).collect();
         if span.is_none() {
-            attributes.push(attribute("file", &Value::from(format!("{}:{}", self.manifest.name, code.file))));
+            attributes.push(attribute("file", format!("{}:{}", self.manifest.name, code.file).into()));
         }
-        attributes.extend(code.attributes.iter().map(|(key, value)| attribute(key, value)));
-        let mut door = if code.cooperating { abi::DOOR_ITEM } else { abi::DOOR_WHOLE };
-        if span.is_some() {
-            door = abi::DOOR_SPAN;
+        if code.cooperating {
+            attributes.push(attribute("cooperating", true.into()));
         }
-        if code.cooperating && span.is_none() {
-            attributes.push(attribute("cooperating", &Value::from(true)));
-        }
+        attributes.extend(code.attributes.iter().map(|(key, value)| attribute(key, value.clone())));
+        let door = match span {
+            Some(_) => abi::DOOR_SPAN,
+            None if code.cooperating => abi::DOOR_ITEM,
+            None => abi::DOOR_WHOLE,
+        };
         let attributes = attributes.leak();
         Ok(Box::leak(Box::new(abi::Implementation {
             struct_size: size_of::<abi::Implementation>() as u32,
@@ -408,11 +385,6 @@ impl Package {
             definition: Str::new(""),
         })))
     }
-}
-
-/// An attribute, which lives for ever.
-fn attribute(key: &'static str, value: &Value) -> Attr {
-    Attr { key: Str::new(key), value: Str::new(value.to_string().leak()), required: 0, reserved: 0 }
 }
 
 impl PackagedKernel {
@@ -467,6 +439,10 @@ impl PackagedKernel {
                     false => ("no `symbol`, as it is no shared library (`.so`),", "one"),
                 };
                 return Err(refused(of(expected), found));
+            }
+            if code.is_library() && code.cooperating {
+                let expected = of("no `cooperating`, as a function of a shared library takes any part,");
+                return Err(refused(expected, "it"));
             }
             if code.symbol.is_none() && (code.processor.is_some() || !code.cpu_features.is_empty()) {
                 let expected = of("no `processor` or `cpu_features`, as it is no shared library,");
@@ -653,6 +629,11 @@ mod tests {
             (r#""view": "item", "access""#, r#""view": "reduce", "access""#, "found no `reduce`"),
             (r#", "symbol": "saxpy""#, "", "expected `symbol`, the function of the shared library,"),
             (r#""cooperating": true"#, r#""symbol": "s""#, "expected no `symbol`"),
+            (
+                r#""symbol": "saxpy""#,
+                r#""symbol": "saxpy", "cooperating": true"#,
+                "expected no `cooperating`",
+            ),
             (r#""opencl""#, r#""""#, "expected a target"),
             ("saxpy.so", "../saxpy.so", "expected a relative path below the package"),
             ("saxpy.so", "manifest.json", "and not `manifest.json`"),
@@ -700,20 +681,5 @@ mod tests {
         assert!(fault(&archive(&[manifest, ("/etc/passwd", Regular)])).contains("a relative path"));
         assert!(fault(&archive(&[manifest, ("a/../../b", Regular)])).contains("a relative path"));
         assert!(fault(&archive(&[manifest, ("saxpy.so", Symlink)])).contains("which is none"));
-    }
-
-    #[test]
-    fn no_bytes_are_a_panic() {
-        let good = package(SAXPY).unwrap().to_bytes();
-        let mut seed = 7u64;
-        for _ in 0..if cfg!(miri) { 10 } else { 2000 } {
-            let mut bytes = good.clone();
-            for _ in 0..4 {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                let at = (seed >> 33) as usize % 2048;
-                bytes[at] = (seed >> 20) as u8;
-            }
-            let _ = Package::read(&bytes[..]);
-        }
     }
 }

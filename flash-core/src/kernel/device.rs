@@ -2,6 +2,7 @@
 
 use super::implementation::{definition_of, descriptor_text};
 use super::{Element, KernelDefinition};
+use crate::devices::attribute;
 use flash_types::abi;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -85,16 +86,6 @@ fn joined(files: &[(&str, &[u8])], path: impl Fn(&str) -> String) -> &'static [u
         text.extend_from_slice(part);
     }
     text.leak()
-}
-
-/// An attribute whose value lives for ever.
-pub(crate) fn attribute(key: &'static str, value: Value) -> abi::Attr {
-    abi::Attr {
-        key: abi::Str::new(key),
-        value: abi::Str::new(value.to_string().leak()),
-        required: 0,
-        reserved: 0,
-    }
 }
 
 /// What `T` is called in the language of device kernels; `None` if it is no number.

@@ -1,10 +1,10 @@
 //! Descriptions of CPU implementations, which `#[kernel]` puts into the inventory of the program or plugin.
 
-use super::device::attribute;
 use super::views::Operation;
 use super::{
     CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
 };
+use crate::devices::attribute;
 use flash_backend::__host::PARTS;
 use flash_types::abi;
 use flash_types::descriptor::{ArgumentDescriptor, KernelDescriptor};

@@ -30,7 +30,6 @@ pub use crate::__recorded_as as recorded_as;
 pub use contents::ContentsCheckEntry;
 pub use contents::{Contents, ContentsCheck, WrongContents};
 pub use definition::{ArgumentWriter, KernelDefinition, OwnImplementation, descriptor_of};
-pub(crate) use device::attribute;
 #[doc(hidden)] // for `#[implementations]`
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};

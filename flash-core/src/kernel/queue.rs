@@ -1,7 +1,8 @@
 //! Kernels of a device that are functions of the host, such as those of a vendor's library.
 
 use super::implementation::{definition_of, descriptor_text};
-use super::{Element, KernelDefinition, attribute};
+use super::{Element, KernelDefinition};
+use crate::devices::attribute;
 use flash_backend::__host::PARTS;
 use flash_backend::Failure;
 use flash_backend::caught;

@@ -2,9 +2,9 @@
 
 use super::choose::{Target, none, prepare};
 use crate::devices::DeviceHandle;
+use crate::devices::attribute;
 use crate::devices::catalog::Catalog;
 use crate::error::Error;
-use crate::kernel::attribute;
 use flash_types::Code;
 use flash_types::abi;
 use flash_types::descriptor::{Implementation, KernelDescriptor};

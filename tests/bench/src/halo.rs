@@ -92,8 +92,8 @@ fn us(name: String, mut ns: impl FnMut() -> f64, peer: Option<&mut dyn FnMut() -
 }
 
 fn score(function: &Function) -> Result<Row> {
-    let arrays = (function.arrays)(1).iter().filter(|count| **count == 1).count() as u64;
-    let n = LARGE / 4 / if function.counted { arrays } else { 2 };
+    let large = (function.arrays)(2).iter().filter(|count| **count == 2).count() as u64;
+    let n = LARGE / 4 / large;
     let (mut direct, mut trip) = (Direct::new(function, n)?, Trip::new(function, n, c"ALL_CPU:0")?);
     let name = format!(
         "score of {} at 48 MiB: the direct call's time of the child rank's",
@@ -196,7 +196,7 @@ impl Trip {
     }
 }
 
-/// A process that sends back what comes by a socket.
+/// A socket, and a thread at its other end that sends back what comes.
 struct Socket {
     stream: UnixStream,
     bytes: Vec<u8>,

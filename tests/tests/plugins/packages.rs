@@ -36,23 +36,11 @@ const TEXT: &str =
 }
 ";
 
-const FUNCTION: &str = r#"
-#include "flash_device.h"
-int saxpy(FLASH_ARGS) {
-    const float a = FLASH_SCALAR(float, 0);
-    FLASH_FOR_ITEMS {
-        uint64_t i = FLASH_INDEX(0);
-        FLASH_AT(float, 2, i) += a * FLASH_AT(const float, 1, i);
-    }
-    return 0;
-}
-"#;
-
 /// The files of a package, in a folder.
 fn files(folder: &Path) {
     fs::create_dir(folder.join("texts")).unwrap();
     fs::write(folder.join("texts/saxpy.cl"), TEXT).unwrap();
-    plugins::shared(Language::C, FUNCTION, &[], &folder.join("saxpy.so"));
+    plugins::shared(Language::C, &plugins::c_source("functions.c"), &[], &folder.join("saxpy.so"));
     fs::write(folder.join("other.so"), "of another processor").unwrap();
     fs::write(folder.join("manifest.json"), MANIFEST.replace("PROCESSOR", std::env::consts::ARCH)).unwrap();
 }
