@@ -134,7 +134,7 @@ fn search_directory(entry: PathBuf, found: &mut Vec<Result<PathBuf, (PathBuf, Ou
 }
 
 /// True if a file's name is that of a package.
-fn is_package(path: &Path) -> bool {
+pub(super) fn is_package(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == package::ENDING)
 }
 

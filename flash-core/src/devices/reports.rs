@@ -259,7 +259,7 @@ fn is_refused(report: &BackendReport) -> bool {
 }
 
 /// Why implementations of a plugin file never run: no backend has their target, or their kernel's name is
-/// misspelt.
+/// misspelt. A package is for more kinds of devices than any machine has, so that one target is enough.
 fn unused(plugins: &[Vec<BackendReport>], number: usize) -> Vec<Outcome> {
     let own = &plugins[number];
     // A plugin with a fault of another kind may have lost its target by it.
@@ -272,22 +272,31 @@ fn unused(plugins: &[Vec<BackendReport>], number: usize) -> Vec<Outcome> {
         plugins.iter().enumerate().filter(|(other, _)| *other != number).flat_map(|(_, plugin)| plugin);
     let kernels: BTreeSet<&str> =
         others.flat_map(|report| &report.implementations).map(|one| one.kernel.as_str()).collect();
+    let there = targets.iter().copied().collect::<Vec<&str>>().join(", ");
+    let is_package = own.iter().any(|report| loader::is_package(Path::new(&report.plugin)));
     let mut outcomes = Vec::new();
     let mut add = |outcome| {
         if !outcomes.contains(&outcome) {
             outcomes.push(outcome);
         }
     };
-    for one in own.iter().flat_map(|report| &report.implementations) {
+    let all = || own.iter().flat_map(|report| &report.implementations);
+    if is_package && all().all(|one| !targets.contains(one.target.as_str())) {
+        let found: BTreeSet<&str> = all().map(|one| one.target.as_str()).collect();
+        let found: Vec<&str> = found.into_iter().collect();
+        let reason = format!(
+            "expected an implementation for a backend that is here ({there}), found those for {}",
+            found.join(", ")
+        );
+        add(Outcome::Unavailable { reason });
+    }
+    for one in all() {
         let ImplementationReport { kernel, name, target, .. } = one;
-        if !targets.contains(target.as_str()) {
-            let there: Vec<&str> = targets.iter().copied().collect();
+        let near = nearest(target, targets.iter().copied());
+        if !targets.contains(target.as_str()) && (!is_package || near.is_some()) {
             add(refused(
-                format!("a target of the backends that are here ({})", there.join(", ")),
-                format!(
-                    "`{target}` for the implementation `{name}` of kernel `{kernel}`{}",
-                    meant(nearest(target, targets.iter().copied()))
-                ),
+                format!("a target of the backends that are here ({there})"),
+                format!("`{target}` for the implementation `{name}` of kernel `{kernel}`{}", meant(near)),
             ));
         }
         if let Some(near) = nearest(kernel, kernels.iter().copied()).filter(|near| near != kernel) {

@@ -101,8 +101,28 @@ fn kernels_of_a_package_run_by_name_and_by_definition_on_each_device() {
 fn a_package_is_listed_as_a_plugin_and_by_itself() {
     let (folder, place) = (plugins::directory(), plugins::directory());
     packed(folder.path(), place.path());
+    // That it is for devices that are not here is no fault; that it is for no other ones is worth knowing.
     let text = text_of(&flash(place.path(), &["list"]));
-    assert!(text.contains("lab.ha") && text.contains("lab.saxpy"), "{text}");
+    assert!(text.contains("lab.ha") && text.contains("lab.saxpy") && !text.contains("refused"), "{text}");
+    let manifest = folder.path().join("manifest.json");
+    let pack = |name: &str, target: &str| {
+        let text = fs::read_to_string(&manifest).unwrap().replace("\"cpu\"", &format!("\"{target}\""));
+        let changed = folder.path().join(format!("{name}.json"));
+        fs::write(&changed, text.replace("lab.saxpy", &format!("lab.{name}"))).unwrap();
+        let package = place.path().join(format!("{name}.ha"));
+        let line = ["pack", changed.to_str().unwrap(), "-o", package.to_str().unwrap()];
+        assert!(flash(Path::new(""), &line).status.success());
+        package
+    };
+    for (name, target, expected) in [
+        ("elsewhere", "my-isa", "found those for my-isa, opencl"),
+        ("misspelt", "cpuu", "`cpuu` for the implementation `saxpy` of kernel `lab.misspelt`; write `cpu`"),
+    ] {
+        let package = pack(name, target);
+        let text = text_of(&flash(place.path(), &["list"]));
+        assert!(text.contains(expected) && text.contains("refused") == (name == "misspelt"), "{text}");
+        fs::remove_file(package).unwrap();
+    }
 
     let package = place.path().join("lab.ha");
     let package = package.to_str().unwrap();
