@@ -123,6 +123,7 @@ fn the_program_and_the_plugins_are_there_and_found() {
         "include/flash_device.h",
         "share/flash/flash_host.f90",
         "include/mpix.h",
+        "include/mpix_accel.h",
         "lib/libflash.so",
         "lib/libmpix.so",
         "lib/flash-kernels/libflash_kernels_plugin.so",

@@ -231,16 +231,32 @@ fn blocks(language: &str) -> Vec<String> {
 
 #[test]
 fn the_programs_of_the_documentation_run() {
-    let expected = ["1998\n", "2 8\n", "-3\n"];
-    let programs = blocks("c");
-    assert_eq!(programs.len(), expected.len());
+    const FAILED: &str = "n is not the number of elements";
+    let expected = ["1998\n", "2 8\n", "-3\n", FAILED];
+    let (accelerators, programs): (Vec<String>, Vec<String>) =
+        blocks("c").into_iter().partition(|block| block.contains("mpix_accel.h"));
+    assert_eq!((accelerators.len(), programs.len()), (1, expected.len()));
+    let place = plugins::directory();
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("include").display());
+    plugins::shared(Language::C, &accelerators[0], &[&include], &place.path().join("lab.so"));
     for (number, (program, expected)) in programs.iter().zip(expected).enumerate() {
         let name = format!("docs-{number}");
         compile_to(built().folder.path(), program, &name);
-        let output = command(&name).output().unwrap();
+        let output = command(&name).env("FLASH_BACKEND_PATH", place.path()).output().unwrap();
         assert!(output.status.success(), "{}", text_of(&output));
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+        let said = String::from_utf8(output.stdout).unwrap();
+        match expected == FAILED {
+            true => assert!(said.starts_with("8\n") && said.contains(FAILED), "{said}"),
+            false => assert_eq!(said, expected),
+        }
     }
+    // The accelerator in a process of its own.
+    let agent = r#"{"func_list": [{"func_alias": "MULTIPLY", "sw_fid": "4711", "key": "LAB@agent"}]}"#;
+    let output = run_by(command("docs-3"), agent, &[("FLASH_BACKEND_PATH", place.path())]);
+    let said = text_of(&output);
+    assert!(output.status.success() && said.contains("8\n") && said.contains(FAILED), "{said}");
+    let said = text_of(&run_by(command("docs-3"), agent, &[]));
+    assert!(said.contains("expected a kernel of sw_fid=4711, found none"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! | `lib/libmpix.so` | C2MPI, the interface of the HALO paper, with the same in it |
 //! | `lib/flash-backends/` | plugins of devices, which the libraries and the program find there |
 //! | `lib/flash-kernels/` | the library of kernels as a plugin, for host programs in Rust without it |
-//! | `include/` | `flash.h`, `flash.hpp`, `mpix.h`; `flash_backend.h` and `flash_device.h` for backends and kernels |
+//! | `include/` | `flash.h`, `flash.hpp`, `mpix.h`; `mpix_accel.h`, `flash_backend.h` and `flash_device.h` for devices and kernels |
 //! | `share/flash/flash_host.f90`, `mpix.f90` | Fortran modules, which a program compiles |
 //! | `lib/pkgconfig/`, `lib/cmake/flash/` | for pkg-config and CMake |
 
@@ -55,10 +55,11 @@ const BUILT: [(&str, &str); 6] = [
 ];
 
 /// Files of the repository, and those that they become.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("flash-c/include/flash.h", "include/flash.h"),
     ("flash-c/include/flash.hpp", "include/flash.hpp"),
     ("flash-c2mpi/include/mpix.h", "include/mpix.h"),
+    ("flash-c2mpi/include/mpix_accel.h", "include/mpix_accel.h"),
     ("flash-backend/include/flash_backend.h", "include/flash_backend.h"),
     ("flash-backend/include/flash_device.h", "include/flash_device.h"),
     ("flash-c/fortran/flash_host.f90", "share/flash/flash_host.f90"),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::undocumented_unsafe_blocks)] // each call of a function of the header would say the same
 
+mod accelerators;
 mod buffers;
 mod claims;
 mod configurations;

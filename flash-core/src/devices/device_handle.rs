@@ -221,7 +221,7 @@ impl DeviceHandle {
 
     pub(super) fn report(&self) -> DeviceReport {
         let value = |key: &str| Some((key.to_owned(), serde_json::from_str(&self.query(key).ok()?).ok()?));
-        let properties = ["platform", "limits"].into_iter().filter_map(value).collect();
+        let properties = ["platform", "limits", "metrics"].into_iter().filter_map(value).collect();
         let spaces = self.memory_spaces().iter().map(SpaceReport::of).collect();
         DeviceReport { id: self.id.clone(), info: self.info.clone(), spaces, properties }
     }

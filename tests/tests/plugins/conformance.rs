@@ -126,6 +126,23 @@ fn a_backend_in_c_passes() {
     assert!(all.devices().iter().all(|d| !d.id().starts_with("MY_ACCEL")), "{all:?}");
 }
 
+/// What `mpix_accel.h` makes of tables. None of the suite's kernels is for it; what needs none is right.
+#[test]
+fn nothing_fails_of_an_accelerator_in_c_with_a_memory_of_its_own() {
+    let folder = plugins::workspace().join("flash-c2mpi");
+    let text = std::fs::read_to_string(folder.join("tests/accelerator.c")).unwrap();
+    let include = format!("-I{}", folder.join("include").display());
+    for memory in [&[][..], &["-DMEMORY"]] {
+        let place = plugins::directory();
+        let flags = [&[&*include], memory].concat();
+        plugins::shared(Language::C, &text, &flags, &place.path().join("lab.so"));
+        let report = conformance::run(&with_plugins(place.path()), "LAB").unwrap();
+        let is_failed =
+            |check: &&conformance::Check| matches!(check.verdict, conformance::Verdict::Failed(_));
+        assert_eq!(report.checks.iter().filter(is_failed).count(), 0, "{report}");
+    }
+}
+
 /// Its steps are those of its head: a key of its own, and the last line.
 #[test]
 fn the_template_copied_into_a_crate_is_a_backend_and_says_what_to_fill_in() {
