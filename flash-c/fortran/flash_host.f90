@@ -47,6 +47,22 @@ module flash_host
         integer(c_int32_t) :: host_memory
     end type
 
+    ! An agent that listens: flash_agent_report of flash.h. flash_text makes a text of its pointers.
+    type, bind(c) :: flash_agent_report
+        type(c_ptr) :: name, key
+        real(c_double) :: uptime_s
+        integer(c_int32_t) :: pid
+        integer(c_int32_t) :: clients
+    end type
+
+    ! A program that uses one: flash_client_report of flash.h.
+    type, bind(c) :: flash_client_report
+        type(c_ptr) :: devices
+        real(c_double) :: uptime_s
+        integer(c_int64_t) :: launches, bytes
+        integer(c_int32_t) :: pid, agent
+    end type
+
     ! What a memory is: flash_memory_report of flash.h.
     type, bind(c) :: flash_memory_report
         type(c_ptr) :: type_name
@@ -90,6 +106,41 @@ module flash_host
         function flash_runtime_close(runtime) bind(c) result(status)
             import
             type(c_ptr), value :: runtime
+            integer(c_int32_t) :: status
+        end function
+
+        function flash_agents_list(agents) bind(c) result(status)
+            import
+            type(c_ptr), intent(out) :: agents
+            integer(c_int32_t) :: status
+        end function
+
+        function flash_agents_count(agents, count) bind(c) result(status)
+            import
+            type(c_ptr), value :: agents
+            integer(c_size_t), intent(out) :: count
+            integer(c_int32_t) :: status
+        end function
+
+        function flash_agents_agent(agents, index, report) bind(c) result(status)
+            import
+            type(c_ptr), value :: agents
+            integer(c_size_t), value :: index
+            type(flash_agent_report), intent(out) :: report
+            integer(c_int32_t) :: status
+        end function
+
+        function flash_agents_client(agents, index, client, report) bind(c) result(status)
+            import
+            type(c_ptr), value :: agents
+            integer(c_size_t), value :: index, client
+            type(flash_client_report), intent(out) :: report
+            integer(c_int32_t) :: status
+        end function
+
+        function flash_agents_free(agents) bind(c) result(status)
+            import
+            type(c_ptr), value :: agents
             integer(c_int32_t) :: status
         end function
 

@@ -157,6 +157,9 @@
 // `flash_value.kind`: a range of a memory's elements, which has no shape.
 #define FLASH_VALUE_RANGE 18
 
+// The agents of `flash serve` as they were when the list was made. Any thread may use it, several at once.
+typedef struct flash_agents flash_agents;
+
 // An array that launches read and write. Any thread may use it, several at once.
 typedef struct flash_memory flash_memory;
 
@@ -234,6 +237,36 @@ typedef struct flash_dimension {
   // The values themselves, `count` of them; NULL: as `start` and `step` say.
   const uint64_t *values;
 } flash_dimension;
+
+// An agent that listens. Its texts are valid until the list is freed.
+typedef struct flash_agent_report {
+  // The name that it listens under.
+  const char *name;
+  // The key of its backend: programs use it as `KEY@NAME`.
+  const char *key;
+  // Seconds since it began.
+  double uptime_s;
+  // Its process.
+  uint32_t pid;
+  // Number of programs that use it.
+  uint32_t clients;
+} flash_agent_report;
+
+// A program that uses an agent. Its text is valid until the list is freed.
+typedef struct flash_client_report {
+  // The ids of its devices, with commas between them; empty before it has any.
+  const char *devices;
+  // Seconds since it is served.
+  double uptime_s;
+  // Launches so far.
+  uint64_t launches;
+  // Bytes of the buffers that it has on these devices.
+  uint64_t bytes;
+  // The program's process.
+  uint32_t pid;
+  // The process that serves it.
+  uint32_t agent;
+} flash_client_report;
 
 #ifdef __cplusplus
 extern "C" {
@@ -536,6 +569,47 @@ int32_t flash_handle_cancel(const struct flash_handle *handle);
 //
 // The caller's duty: `handle` is NULL or a handle that no other thread uses.
 int32_t flash_handle_free(struct flash_handle *handle);
+
+// Lists the agents of this user that listen, `flash serve` has started them: what `flash agents` shows. The
+// list does not change; a later one says what has become of them. To be freed with `flash_agents_free`.
+//
+// Errors: `OTHER` for an agent of another version; `POINTER`.
+//
+// The caller's duty: `agents` is a place for a handle.
+int32_t flash_agents_list(struct flash_agents **agents);
+
+// The number of agents in a list.
+//
+// Errors: `POINTER`.
+//
+// The caller's duty: `agents` is a handle; `count` is a place for the number.
+int32_t flash_agents_count(const struct flash_agents *agents, size_t *count);
+
+// Agent `index` of a list, from 0, by their names.
+//
+// Errors: `RANGE` if there is none of that index; `POINTER`.
+//
+// The caller's duty: `agents` is a handle; `report` is a place for the report.
+int32_t flash_agents_agent(const struct flash_agents *agents,
+                           size_t index,
+                           struct flash_agent_report *report);
+
+// Program `client`, from 0, of those that use agent `index`.
+//
+// Errors: `RANGE` if there is none of that index; `POINTER`.
+//
+// The caller's duty: `agents` is a handle; `report` is a place for the report.
+int32_t flash_agents_client(const struct flash_agents *agents,
+                            size_t index,
+                            size_t client,
+                            struct flash_client_report *report);
+
+// Frees a list of agents. NULL is allowed.
+//
+// Errors: `POINTER` for what is no list, or freed already.
+//
+// The caller's duty: `agents` is NULL or a handle that no other thread uses.
+int32_t flash_agents_free(struct flash_agents *agents);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -12,6 +12,7 @@
 //!
 //! `unsafe` is what C requires: pointers that the caller vouches for, as the header says at each function.
 
+pub mod agents;
 mod error;
 mod handle;
 pub mod kernel;

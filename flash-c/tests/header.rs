@@ -1,7 +1,7 @@
 //! `include/flash.h` is made from the sources of this crate. `FLASH_BLESS=1 cargo test -p flash-c --test
 //! header` writes it: read the difference.
 
-use flash_c::{memory, runtime, types};
+use flash_c::{agents, memory, runtime, types};
 use flash_tests::c_header::{constants, function, functions, has_words};
 use flash_tests::plugins::{Language, compile_only};
 use std::mem::offset_of;
@@ -16,10 +16,10 @@ fn read(file: &str) -> String {
 }
 
 /// The modules in the order of the header.
-const MODULES: [&str; 7] = ["status", "error", "types", "runtime", "memory", "kernel", "pipeline"];
+const MODULES: [&str; 8] = ["status", "error", "types", "runtime", "memory", "kernel", "pipeline", "agents"];
 
 /// Types by their names in C.
-const TYPES: [(&str, &str); 9] = [
+const TYPES: [(&str, &str); 12] = [
     ("Value", "flash_value"),
     ("Dimension", "flash_dimension"),
     ("DeviceReport", "flash_device_report"),
@@ -29,6 +29,9 @@ const TYPES: [(&str, &str); 9] = [
     ("NamedKernelHandle", "flash_named_kernel"),
     ("PipelineHandle", "flash_pipeline"),
     ("StartedHandle", "flash_handle"),
+    ("AgentsHandle", "flash_agents"),
+    ("AgentReport", "flash_agent_report"),
+    ("ClientReport", "flash_client_report"),
 ];
 
 /// The sources as one, with what comments say put into the words of C.
@@ -141,6 +144,8 @@ fn structs_have_the_same_layout_in_c() {
         flash_device_report = runtime::DeviceReport {
             id, name, vendor, version, kind, memory_bytes, threads, host_memory
         };
+        flash_agent_report = agents::AgentReport { name, key, uptime_s, pid, clients };
+        flash_client_report = agents::ClientReport { devices, uptime_s, launches, bytes, pid, agent };
         flash_memory_report = memory::MemoryReport { type_name, element_size, len, axes, shape };
     }
     let include = format!("-I{}", here("include").display());

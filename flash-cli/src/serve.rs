@@ -4,10 +4,9 @@
 //! program's agent. So programs have nothing in common but the hardware, one that crashes its driver takes
 //! nothing from the others, and what one leaves behind goes with its process.
 
-use anyhow::{Context, Result, bail, ensure};
-use flash::__ranks::{AgentState, report_to};
+use anyhow::{Context, Error, Result, bail, ensure};
+use flash::__ranks::{AgentState, Client, Served, report_to, services};
 use flash_net::{Service, Visitor, Wanted, World};
-use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -21,28 +20,6 @@ pub struct Question {
     pub key: String,
     /// The name to listen under.
     pub name: String,
-}
-
-/// What is said of a service.
-#[derive(Serialize, Deserialize)]
-struct Served {
-    name: String,
-    key: String,
-    pid: u32,
-    uptime_s: f64,
-    clients: Vec<Client>,
-}
-
-/// A program that uses it.
-#[derive(Clone, Serialize, Deserialize)]
-struct Client {
-    /// The program's process.
-    pid: u32,
-    /// The process that serves it.
-    agent: u32,
-    uptime_s: f64,
-    #[serde(flatten)]
-    state: AgentState,
 }
 
 /// The programs that are served, by their agents' processes, each with when it began.
@@ -160,14 +137,7 @@ pub fn agent(tried: Option<&str>) -> Result<()> {
 
 /// The agents that listen, as JSON or for people.
 pub fn list(json: bool) -> Result<String> {
-    let mut all: Vec<Served> = Vec::new();
-    for name in flash_net::services()? {
-        // One that ends meanwhile is none.
-        if let Ok(state) = flash_net::state_of(&name) {
-            let state = serde_json::from_str(&state);
-            all.push(state.with_context(|| format!("the answer of `{name}`: is it of another version?"))?);
-        }
-    }
+    let all = services().map_err(Error::msg)?;
     if json {
         return Ok(serde_json::to_string_pretty(&serde_json::json!({ "agents": all }))? + "\n");
     }

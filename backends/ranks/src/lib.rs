@@ -13,10 +13,12 @@
 mod agent;
 mod controller;
 pub mod in_process;
+mod services;
 mod wire;
 mod world;
 
 pub use agent::{AgentState, report_to};
+pub use services::{Client, Served, services};
 
 use controller::{Controller, Of, RankDevice};
 use flash_backend::__host::overlap;

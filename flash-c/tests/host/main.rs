@@ -3,6 +3,7 @@
 
 #![allow(clippy::undocumented_unsafe_blocks)] // each call of a function of the header would say the same
 
+mod agents;
 mod errors;
 mod handles;
 mod later;
