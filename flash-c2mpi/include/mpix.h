@@ -278,6 +278,10 @@ int MPIX_Type_size(MPIX_Datatype datatype, int *size);
 // It stands at the beginning of `main`: for a key such as `OPENCL@agent` the program is started again as the
 // agent that has the device, which runs what comes before this call, and nothing that comes after.
 //
+// Where a launcher of MPI has started the process, or the program has initialized MPI, all processes call it,
+// as they send messages to each other as ordinary ranks; unless a key of the configuration is `RANK`: then the
+// first one runs the program, and the others are its agents.
+//
 // Errors: `MPIX_ERR_INIT` for a second one; `MPIX_ERR_CONFIG`, whose text has each fault of the file with
 // its line and column.
 //
@@ -385,19 +389,23 @@ int MPIX_Free_int(int *child);
 // The caller's duty: As for `MPIX_Free_int`.
 int MPIX_Free_ulong(unsigned long *child);
 
-// The parent rank that this thread acts for: 0, or what `MPIX_Parent_attach` said.
+// The parent rank that this thread acts for: 0, or what `MPIX_Parent_attach` said. Of a program with one
+// parent rank in a job of MPI, this process's ordinary rank.
 //
 // Errors: `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL.
 //
 // The caller's duty: `rank` is a place for a number.
-int MPIX_Comm_rank(MPIX_Comm comm, int *rank);
+int MPIX_Comm_rank(MPIX_Comm comm,
+                   int *rank);
 
-// The number of parent ranks: `max_slots` of all hosts of the configuration, at least 1.
+// The number of parent ranks: `max_slots` of all hosts of the configuration, at least 1. Of a program with one
+// parent rank in a job of MPI, the number of its ordinary ranks.
 //
 // Errors: `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL.
 //
 // The caller's duty: `size` is a place for a number.
-int MPIX_Comm_size(MPIX_Comm comm, int *size);
+int MPIX_Comm_size(MPIX_Comm comm,
+                   int *size);
 
 // This thread acts for a parent rank from now on: it receives what was sent by it or forwarded to it.
 //
@@ -579,6 +587,9 @@ int MPIX_ComputeObj_get_scalar(MPIX_ComputeObj obj,
 // nothing comes back. Arrays may be used again when the call returns, except those of `MPIX_Alloc_mem`,
 // which are the kernel's until the message is received.
 //
+// In a job of MPI `child` may be an ordinary rank, a process, to which elements are sent as MPI does; in a
+// communicator of their own, so that no other message of the program is one of them.
+//
 // Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_KERNEL` for arguments that do not fit the function;
 // `MPIX_ERR_IMPLEMENTATION` if nothing implements it for their types; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
 // `MPIX_ERR_COUNT`; `MPIX_ERR_BUSY`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`. Then nothing was sent. That the
@@ -611,7 +622,8 @@ int MPIX_SendFwd(const void *buf,
 //
 // Into a compute object with the arguments that were sent, mostly that very one, the arrays are written that
 // the function writes; an empty one gets all arguments. Into an array, the one array that the function
-// writes. From a buffer, all of its elements. `status` may be NULL.
+// writes. From a buffer, all of its elements. From an ordinary rank, what it has sent. `status` may be NULL.
+// `MPIX_ANY_SOURCE` is any child rank.
 //
 // Errors: what went wrong with the function: `MPIX_ERR_FAILED`, `MPIX_ERR_DEVICE`; `MPIX_ERR_GONE` if the
 // child rank is freed meanwhile; `MPIX_ERR_TYPE` and `MPIX_ERR_COUNT` if the message does not fit, which is

@@ -10,6 +10,7 @@
 //!   devices share (`unified.rs`).
 //! - A **message** (`message.rs`) is one run; **mailboxes** (`mailbox.rs`) hand it to who receives it.
 //! - A **communicator** (`collective.rs`) is several child ranks for one call.
+//! - **Ordinary ranks** (`ranks.rs`) are the processes of a job of MPI, where there is one.
 //! - **Handles** (`table.rs`) are numbers: one that is freed, or of another kind, is an error.
 //!
 //! `c` is the face in C: `mpix.h` and `libmpix.so`.
@@ -24,6 +25,7 @@ pub mod functions;
 mod mailbox;
 mod message;
 pub mod object;
+mod ranks;
 pub mod table;
 pub mod unified;
 mod world;

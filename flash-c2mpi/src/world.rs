@@ -614,7 +614,7 @@ fn deliver(mut envelope: Envelope, target: &Target<'_>) -> Result<Status> {
     Ok(Status { source, tag, bytes })
 }
 
-fn check_tag(tag: i32) -> Result<()> {
+pub(crate) fn check_tag(tag: i32) -> Result<()> {
     match tag >= 0 {
         true => Ok(()),
         false => Err(Error::new(Code::Tag, format!("expected a tag from 0 on, found {tag}"))),

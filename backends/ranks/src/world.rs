@@ -4,7 +4,7 @@
 use crate::controller::served;
 use flash_backend::settings;
 use flash_net::{Member, Peer, SharedTransport, Transport, World};
-use flash_net_mpi::{Launched, MpiTransport, launched};
+use flash_net_mpi::{Launched, MpiTransport, is_equal, launched};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,6 +15,8 @@ enum Found {
     /// A world of shared memory, and this process's place in it.
     Shared(World, Peer),
     Mpi(Launched),
+    /// Processes of MPI that are equal, as the program says.
+    Equal,
     /// A transport that was brought, once.
     Brought(Mutex<Option<Box<dyn Transport>>>),
 }
@@ -38,6 +40,7 @@ fn found() -> &'static Result<Found, String> {
     FOUND.get_or_init(|| match World::from_environment() {
         Err(error) => Err(error.to_string()),
         Ok(Some((world, me))) => Ok(Found::Shared(world, me)),
+        Ok(None) if is_equal() => Ok(Found::Equal),
         Ok(None) => Ok(launched().map_or(Found::Nothing, Found::Mpi)),
     })
 }
@@ -98,7 +101,12 @@ pub(crate) fn of_controller(alone: bool) -> Result<(Box<dyn Transport>, Option<&
             Some(transport) => Ok((transport, None)),
             None => Err("this process is the controller of its world already".to_owned()),
         },
-        Ok(Found::Nothing) if alone => own().and_then(|world| Ok((shared(world, Peer(0))?, Some(world)))),
+        Ok(Found::Nothing | Found::Equal) if alone => own().and_then(|world| Ok((shared(world, Peer(0))?, Some(world)))),
+        Ok(Found::Equal) => Err(
+            "the processes of this job of MPI are equal, and none is an agent, as the program has initialized MPI itself \
+             or sends messages to ordinary ranks"
+                .to_owned(),
+        ),
         Ok(Found::Nothing) => Err(
             "this process is in no world: `flash run -n N -- PROGRAM` starts one, and so does `mpirun -n N PROGRAM`"
                 .to_owned(),
@@ -138,6 +146,6 @@ pub(crate) fn is_agent() -> bool {
             }
             launched.rank > 0
         }
-        Ok(Found::Nothing | Found::Brought(_)) | Err(_) => false,
+        Ok(Found::Nothing | Found::Equal | Found::Brought(_)) | Err(_) => false,
     }
 }

@@ -7,6 +7,7 @@ use crate::child::Failsafe;
 use crate::config::Config;
 use crate::error::{Code, Error, Result};
 use crate::object::ComputeObj;
+use crate::ranks;
 use crate::unified;
 use crate::world::World;
 use flash_backend::settings;
@@ -42,8 +43,10 @@ pub(super) fn check_comm(comm: MPIX_Comm) -> Result<()> {
 }
 
 fn begin(file: Option<&str>) -> Result<()> {
-    // In a process that was started as an agent of its own this does not return.
-    flash_core::agent_here();
+    // In a process that was started as an agent this does not return.
+    if ranks::is_in_world() {
+        flash_core::agent_here();
+    }
     let mut world = WORLD.write().unwrap_or_else(PoisonError::into_inner);
     if world.is_some() {
         return Err(Error::new(Code::Init, "expected the first MPIX_Initialize, found a second one"));
@@ -59,6 +62,9 @@ fn begin(file: Option<&str>) -> Result<()> {
         }
         None => Config::default(),
     };
+    // Before FLASH makes agents of the other processes.
+    ranks::begin(&config);
+    flash_core::agent_here();
     *world = Some(World::new(config, Context::default()));
     Ok(())
 }
@@ -69,6 +75,10 @@ fn begin(file: Option<&str>) -> Result<()> {
 ///
 /// It stands at the beginning of `main`: for a key such as `OPENCL@agent` the program is started again as the
 /// agent that has the device, which runs what comes before this call, and nothing that comes after.
+///
+/// Where a launcher of MPI has started the process, or the program has initialized MPI, all processes call it,
+/// as they send messages to each other as ordinary ranks; unless a key of the configuration is `RANK`: then the
+/// first one runs the program, and the others are its agents.
 ///
 /// Errors: `MPIX_ERR_INIT` for a second one; `MPIX_ERR_CONFIG`, whose text has each fault of the file with
 /// its line and column.
@@ -345,7 +355,13 @@ pub unsafe extern "C" fn MPIX_Free_ulong(child: *mut c_ulong) -> c_int {
     })
 }
 
-/// The parent rank that this thread acts for: 0, or what `MPIX_Parent_attach` said.
+/// The ordinary ranks, if the communicator of all is theirs.
+fn ordinary(world: &World) -> Option<&'static flash_net_mpi::Ranks> {
+    ranks::joined().filter(|_| world.parents() == 1)
+}
+
+/// The parent rank that this thread acts for: 0, or what `MPIX_Parent_attach` said. Of a program with one
+/// parent rank in a job of MPI, this process's ordinary rank.
 ///
 /// Errors: `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL.
 ///
@@ -355,14 +371,16 @@ pub unsafe extern "C" fn MPIX_Free_ulong(child: *mut c_ulong) -> c_int {
 pub unsafe extern "C" fn MPIX_Comm_rank(comm: MPIX_Comm, rank: *mut c_int) -> c_int {
     call(|| {
         check_comm(comm)?;
-        world()?;
+        let world = world()?;
+        let ordinary = ordinary(&world);
         // SAFETY: the caller vouches.
-        *unsafe { place(rank, "rank")? } = parent() as c_int;
+        *unsafe { place(rank, "rank")? } = ordinary.map_or(parent(), |ranks| ranks.rank()) as c_int;
         Ok(())
     })
 }
 
-/// The number of parent ranks: `max_slots` of all hosts of the configuration, at least 1.
+/// The number of parent ranks: `max_slots` of all hosts of the configuration, at least 1. Of a program with one
+/// parent rank in a job of MPI, the number of its ordinary ranks.
 ///
 /// Errors: `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL.
 ///
@@ -373,7 +391,9 @@ pub unsafe extern "C" fn MPIX_Comm_size(comm: MPIX_Comm, size: *mut c_int) -> c_
     call(|| {
         check_comm(comm)?;
         // SAFETY: the caller vouches.
-        *unsafe { place(size, "size")? } = world()?.parents() as c_int;
+        let size = unsafe { place(size, "size")? };
+        let world = world()?;
+        *size = ordinary(&world).map_or(world.parents(), |ranks| ranks.size()) as c_int;
         Ok(())
     })
 }

@@ -9,11 +9,12 @@ use crate::collective::TAG;
 use crate::error::{Code, Error, Result};
 use crate::mailbox::Wanted;
 use crate::object::ComputeObj;
+use crate::ranks::{self, Going};
 use crate::table::{Kind, Table};
 use crate::world::{self, Receive, Status, Target};
 use flash_core::memory::AnyType;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static REQUESTS: Table<Request> = Table::new(Kind::Request);
 
@@ -21,6 +22,8 @@ enum Request {
     /// A send: what it takes has been taken.
     Sent(Status),
     Receive(Receive, Place),
+    /// To or from an ordinary rank, until it is over.
+    Ordinary(Mutex<Option<Going>>),
 }
 
 /// Where a receive puts what it gets.
@@ -50,6 +53,59 @@ impl Place {
                 Target::Array(std::ptr::with_exposed_provenance_mut(*at), *count, *element)
             }
         }
+    }
+}
+
+/// Begins to send to a number that is an ordinary rank; `None`: it is none.
+///
+/// # Safety
+/// There are `count` elements, which are not written until the transfer is over.
+#[inline]
+unsafe fn send_to_rank(
+    (buf, count, datatype): (*const c_void, c_int, MPIX_Datatype),
+    number: c_int,
+    tag: c_int,
+) -> Result<Option<Going>> {
+    if Kind::of(number).is_some() {
+        return Ok(None);
+    }
+    world()?;
+    let Some(rank) = ranks::of(number)? else { return Ok(None) };
+    arrays_alone(datatype)?;
+    let (element, count) = elements(buf, count, datatype)?;
+    // SAFETY: the caller vouches.
+    unsafe { rank.send(buf.cast(), count * element.size, tag) }.map(Some)
+}
+
+/// Begins to receive from a number that is an ordinary rank; `None`: it is none.
+///
+/// # Safety
+/// There is room for `count` elements, which nothing else uses until the transfer is over.
+#[inline]
+unsafe fn receive_of_rank(
+    (buf, count, datatype): (*mut c_void, c_int, MPIX_Datatype),
+    number: c_int,
+    tag: c_int,
+) -> Result<Option<Going>> {
+    if Kind::of(number).is_some() {
+        return Ok(None);
+    }
+    world()?;
+    let Some(rank) = ranks::of(number)? else { return Ok(None) };
+    arrays_alone(datatype)?;
+    let (element, count) = elements(buf, count, datatype)?;
+    // SAFETY: the caller vouches.
+    unsafe { rank.receive(buf.cast(), count * element.size, tag) }.map(Some)
+}
+
+/// What ordinary ranks take.
+fn arrays_alone(datatype: MPIX_Datatype) -> Result<()> {
+    match datatype == COMPUTE_OBJ {
+        false => Ok(()),
+        true => Err(Error::new(
+            Code::Type,
+            "expected elements for an ordinary rank, found a compute object: only child ranks take one",
+        )),
     }
 }
 
@@ -148,6 +204,9 @@ pub(super) unsafe fn send(
 /// nothing comes back. Arrays may be used again when the call returns, except those of `MPIX_Alloc_mem`,
 /// which are the kernel's until the message is received.
 ///
+/// In a job of MPI `child` may be an ordinary rank, a process, to which elements are sent as MPI does; in a
+/// communicator of their own, so that no other message of the program is one of them.
+///
 /// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_KERNEL` for arguments that do not fit the function;
 /// `MPIX_ERR_IMPLEMENTATION` if nothing implements it for their types; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
 /// `MPIX_ERR_COUNT`; `MPIX_ERR_BUSY`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`. Then nothing was sent. That the
@@ -167,7 +226,12 @@ pub unsafe extern "C" fn MPIX_Send(
     call(|| {
         check(tag, comm)?;
         // SAFETY: the caller vouches.
-        unsafe { send((buf, count, datatype), (child, parent()), tag) }
+        unsafe {
+            if let Some(going) = send_to_rank((buf, count, datatype), child, tag)? {
+                return going.wait().map(drop);
+            }
+            send((buf, count, datatype), (child, parent()), tag)
+        }
     })
 }
 
@@ -201,7 +265,8 @@ pub unsafe extern "C" fn MPIX_SendFwd(
 ///
 /// Into a compute object with the arguments that were sent, mostly that very one, the arrays are written that
 /// the function writes; an empty one gets all arguments. Into an array, the one array that the function
-/// writes. From a buffer, all of its elements. `status` may be NULL.
+/// writes. From a buffer, all of its elements. From an ordinary rank, what it has sent. `status` may be NULL.
+/// `MPIX_ANY_SOURCE` is any child rank.
 ///
 /// Errors: what went wrong with the function: `MPIX_ERR_FAILED`, `MPIX_ERR_DEVICE`; `MPIX_ERR_GONE` if the
 /// child rank is freed meanwhile; `MPIX_ERR_TYPE` and `MPIX_ERR_COUNT` if the message does not fit, which is
@@ -223,6 +288,13 @@ pub unsafe extern "C" fn MPIX_Recv(
 ) -> c_int {
     call(|| {
         check_comm(comm)?;
+        // SAFETY: the caller vouches.
+        unsafe {
+            if let Some(going) = receive_of_rank((buf, count, datatype), child, tag)? {
+                tell(status, going.wait()?);
+                return Ok(());
+            }
+        }
         let to = Place::new(buf, count, datatype)?;
         if Kind::of(child) == Some(Kind::Child) {
             // It knows the world.
@@ -271,8 +343,13 @@ pub unsafe extern "C" fn MPIX_Isend(
         // SAFETY: the caller vouches.
         unsafe {
             let request = place(request, "request")?;
-            send((buf, count, datatype), (child, parent()), tag)?;
-            let sent = Request::Sent(Status { source: child, tag, bytes: 0 });
+            let sent = match send_to_rank((buf, count, datatype), child, tag)? {
+                Some(going) => Request::Ordinary(Mutex::new(Some(going))),
+                None => {
+                    send((buf, count, datatype), (child, parent()), tag)?;
+                    Request::Sent(Status { source: child, tag, bytes: 0 })
+                }
+            };
             *request = std::ptr::without_provenance_mut(REQUESTS.insert(Arc::new(sent))? as usize);
         }
         Ok(())
@@ -301,12 +378,22 @@ pub unsafe extern "C" fn MPIX_Irecv(
         check_comm(comm)?;
         // SAFETY: the caller vouches.
         let request = unsafe { place(request, "request")? };
-        let to = Place::new(buf, count, datatype)?;
-        let receive = world()?.post(parent(), Wanted { child, tag })?;
-        let id = REQUESTS.insert(Arc::new(Request::Receive(receive, to)))?;
+        // SAFETY: the caller vouches.
+        let posted = match unsafe { receive_of_rank((buf, count, datatype), child, tag)? } {
+            Some(going) => Request::Ordinary(Mutex::new(Some(going))),
+            None => {
+                let to = Place::new(buf, count, datatype)?;
+                Request::Receive(world()?.post(parent(), Wanted { child, tag })?, to)
+            }
+        };
+        let id = REQUESTS.insert(Arc::new(posted))?;
         *request = std::ptr::without_provenance_mut(id as usize);
         Ok(())
     })
+}
+
+fn taken(going: &Mutex<Option<Going>>) -> MutexGuard<'_, Option<Going>> {
+    going.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a request, which ends and becomes NULL. One that is NULL has ended. `status` may be NULL.
@@ -330,6 +417,10 @@ pub unsafe extern "C" fn MPIX_Wait(request: *mut MPIX_Request, status: *mut MPIX
             let done = match &*waited {
                 Request::Sent(status) => *status,
                 Request::Receive(receive, to) => receive.wait(&to.target())?,
+                Request::Ordinary(going) => match taken(going).take() {
+                    Some(going) => going.wait()?,
+                    None => Status::default(),
+                },
             };
             tell(status, done);
         }
@@ -362,6 +453,14 @@ pub unsafe extern "C" fn MPIX_Test(
             Request::Sent(status) => Ok(Some(*status)),
             // SAFETY: the caller vouches.
             Request::Receive(receive, to) => unsafe { receive.test(&to.target()) },
+            Request::Ordinary(going) => {
+                let mut going = taken(going);
+                let done = going.as_mut().map_or(Ok(Some(Status::default())), Going::test);
+                if !matches!(done, Ok(None)) {
+                    *going = None;
+                }
+                done
+            }
         };
         if let Ok(None) = done {
             *flag = 0;
@@ -390,7 +489,11 @@ pub unsafe extern "C" fn MPIX_Probe(
 ) -> c_int {
     call(|| {
         check_comm(comm)?;
-        let found = world()?.probe(parent(), Wanted { child, tag })?;
+        let world = world()?;
+        let found = match ranks::of(child)? {
+            Some(rank) => rank.probe(tag)?,
+            None => world.probe(parent(), Wanted { child, tag })?,
+        };
         // SAFETY: the caller vouches.
         unsafe { tell(status, found) };
         Ok(())
@@ -415,7 +518,11 @@ pub unsafe extern "C" fn MPIX_Iprobe(
         check_comm(comm)?;
         // SAFETY: the caller vouches.
         let flag = unsafe { place(flag, "flag")? };
-        let found = world()?.probe_now(parent(), Wanted { child, tag })?;
+        let world = world()?;
+        let found = match ranks::of(child)? {
+            Some(rank) => rank.probe_now(tag)?,
+            None => world.probe_now(parent(), Wanted { child, tag })?,
+        };
         *flag = c_int::from(found.is_some());
         // SAFETY: the caller vouches.
         unsafe { found.into_iter().for_each(|found| tell(status, found)) };

@@ -158,6 +158,12 @@ impl Config {
         self.hosts.iter().map(|host| host.slots).sum::<u32>().max(1)
     }
 
+    /// The runtime keys that it has.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let of_functions = self.functions.iter().filter_map(|function| function.key.as_deref());
+        of_functions.chain(self.platforms.iter().map(|platform| &*platform.key))
+    }
+
     /// The function of an alias.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ mod hello;
 mod launch;
 mod library;
 mod lifetime;
+mod ordinary;
 mod outbox;
 mod receiver;
 mod transport;
@@ -29,6 +30,7 @@ mod transport;
 pub use find::{Launched, launched, library};
 pub use launch::{Host, Hosts, Launcher, Start};
 pub use library::{Family, MPICH_HANDLES, Mpi, Numbers, STANDARD_HANDLES};
+pub use ordinary::{Arrival, Ranks, Transfer, TransferError, is_equal};
 pub use transport::MpiTransport;
 
 /// Why there is no MPI: expected, found, what to do.

@@ -9,7 +9,7 @@ use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW, Symbol};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Libraries with the same constants and the same layout of types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct Numbers {
     pub serialized: c_int,
     /// `MPI_THREAD_MULTIPLE`.
     pub multiple: c_int,
+    /// `MPI_ERR_TRUNCATE`.
+    pub truncated: c_int,
     /// Where `MPI_SOURCE` is in a status, counted in `int`.
     pub source: usize,
     /// Where `MPI_TAG` is.
@@ -60,6 +62,7 @@ impl Family {
                 any_tag: -1,
                 serialized: 2,
                 multiple: 3,
+                truncated: 15,
                 source: 0,
                 tag: 1,
                 status: 24,
@@ -69,6 +72,7 @@ impl Family {
                 any_tag: -1,
                 serialized: 2,
                 multiple: 3,
+                truncated: 14,
                 source: 2,
                 tag: 3,
                 status: 20,
@@ -78,6 +82,7 @@ impl Family {
                 any_tag: -2,
                 serialized: 2048,
                 multiple: 4096,
+                truncated: 15,
                 source: 0,
                 tag: 1,
                 status: 32,
@@ -115,6 +120,15 @@ pub(crate) struct Request(*mut c_void);
 
 // SAFETY: as of an address.
 unsafe impl Send for Request {}
+
+/// A communicator of the library.
+#[derive(Clone, Copy)]
+pub(crate) struct Comm(*mut c_void);
+
+// SAFETY: as of an address.
+unsafe impl Send for Comm {}
+// SAFETY: as above.
+unsafe impl Sync for Comm {}
 
 /// What a handle is kept as.
 trait Handle: Copy + Send + Sync + 'static {
@@ -179,9 +193,14 @@ macro_rules! functions {
 functions! {
     init_thread = "MPI_Init_thread" (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
     initialized = "MPI_Initialized" (*mut c_int);
+    finalized = "MPI_Finalized" (*mut c_int);
+    query_thread = "MPI_Query_thread" (*mut c_int);
+    is_thread_main = "MPI_Is_thread_main" (*mut c_int);
     finalize = "MPI_Finalize" ();
     version = "MPI_Get_library_version" (*mut c_char, *mut c_int);
     error_string = "MPI_Error_string" (c_int, *mut c_char, *mut c_int);
+    error_class = "MPI_Error_class" (c_int, *mut c_int);
+    comm_dup = "MPI_Comm_dup" (H, *mut H);
     comm_rank = "MPI_Comm_rank" (H, *mut c_int);
     comm_size = "MPI_Comm_size" (H, *mut c_int);
     set_errhandler = "MPI_Comm_set_errhandler" (H, H);
@@ -195,21 +214,29 @@ functions! {
 
 /// The functions, whatever the handles are. Each returns the library's code, 0 for success.
 ///
+/// Where a message goes, or comes from, is a communicator, a rank there, and a tag.
+///
 /// # Safety
 /// Memory that is given lives as the function of MPI demands.
 trait Functions: Send + Sync {
     unsafe fn init(&self, threads: c_int, given: &mut c_int) -> c_int;
     unsafe fn initialized(&self, is: &mut c_int) -> c_int;
+    unsafe fn finalized(&self, is: &mut c_int) -> c_int;
+    unsafe fn query_thread(&self, level: &mut c_int) -> c_int;
+    unsafe fn is_thread_main(&self, is: &mut c_int) -> c_int;
     unsafe fn finalize(&self) -> c_int;
     unsafe fn version(&self, text: *mut c_char, length: &mut c_int) -> c_int;
     unsafe fn error_string(&self, code: c_int, text: *mut c_char, length: &mut c_int) -> c_int;
-    unsafe fn return_errors(&self) -> c_int;
+    unsafe fn error_class(&self, code: c_int, class: &mut c_int) -> c_int;
+    fn world(&self) -> Comm;
+    unsafe fn duplicate(&self, at: &mut Comm) -> c_int;
+    unsafe fn return_errors(&self, on: Comm) -> c_int;
     unsafe fn rank_and_size(&self, rank: &mut c_int, size: &mut c_int) -> c_int;
     unsafe fn size_of_byte(&self, size: &mut c_int) -> c_int;
-    unsafe fn isend(&self, from: *const u8, bytes: c_int, to: c_int, tag: c_int, at: &mut Request) -> c_int;
-    unsafe fn irecv(&self, into: *mut u8, bytes: c_int, from: c_int, tag: c_int, at: &mut Request) -> c_int;
+    unsafe fn isend(&self, from: (*const u8, c_int), to: (Comm, c_int, c_int), at: &mut Request) -> c_int;
+    unsafe fn irecv(&self, into: (*mut u8, c_int), from: (Comm, c_int, c_int), at: &mut Request) -> c_int;
     unsafe fn test(&self, at: &mut Request, done: &mut c_int, status: &mut Status) -> c_int;
-    unsafe fn iprobe(&self, from: c_int, tag: c_int, found: &mut c_int, status: &mut Status) -> c_int;
+    unsafe fn iprobe(&self, from: (Comm, c_int, c_int), found: &mut c_int, status: &mut Status) -> c_int;
     unsafe fn bytes(&self, status: &Status, bytes: &mut c_int) -> c_int;
 }
 
@@ -222,6 +249,21 @@ impl<H: Handle> Functions for Table<H> {
     unsafe fn initialized(&self, is: &mut c_int) -> c_int {
         // SAFETY: our own variable.
         unsafe { (self.initialized)(is) }
+    }
+
+    unsafe fn finalized(&self, is: &mut c_int) -> c_int {
+        // SAFETY: our own variable.
+        unsafe { (self.finalized)(is) }
+    }
+
+    unsafe fn query_thread(&self, level: &mut c_int) -> c_int {
+        // SAFETY: our own variable.
+        unsafe { (self.query_thread)(level) }
+    }
+
+    unsafe fn is_thread_main(&self, is: &mut c_int) -> c_int {
+        // SAFETY: our own variable.
+        unsafe { (self.is_thread_main)(is) }
     }
 
     unsafe fn finalize(&self) -> c_int {
@@ -239,9 +281,26 @@ impl<H: Handle> Functions for Table<H> {
         unsafe { (self.error_string)(code, text, length) }
     }
 
-    unsafe fn return_errors(&self) -> c_int {
+    unsafe fn error_class(&self, code: c_int, class: &mut c_int) -> c_int {
+        // SAFETY: our own variable.
+        unsafe { (self.error_class)(code, class) }
+    }
+
+    fn world(&self) -> Comm {
+        Comm(self.world.keep())
+    }
+
+    unsafe fn duplicate(&self, at: &mut Comm) -> c_int {
+        let mut handle = self.world;
+        // SAFETY: a handle of the library, and our own variable.
+        let code = unsafe { (self.comm_dup)(self.world, &mut handle) };
+        *at = Comm(handle.keep());
+        code
+    }
+
+    unsafe fn return_errors(&self, on: Comm) -> c_int {
         // SAFETY: handles of the library.
-        unsafe { (self.set_errhandler)(self.world, self.errors_return) }
+        unsafe { (self.set_errhandler)(H::of(on.0), self.errors_return) }
     }
 
     unsafe fn rank_and_size(&self, rank: &mut c_int, size: &mut c_int) -> c_int {
@@ -259,18 +318,19 @@ impl<H: Handle> Functions for Table<H> {
         unsafe { (self.type_size)(self.byte, size) }
     }
 
-    unsafe fn isend(&self, from: *const u8, bytes: c_int, to: c_int, tag: c_int, at: &mut Request) -> c_int {
-        let mut handle = self.none;
+    unsafe fn isend(&self, from: (*const u8, c_int), to: (Comm, c_int, c_int), at: &mut Request) -> c_int {
+        let ((data, bytes), (on, to, tag), mut handle) = (from, to, self.none);
         // SAFETY: the caller's memory, handles of the library.
-        let code = unsafe { (self.isend)(from.cast(), bytes, self.byte, to, tag, self.world, &mut handle) };
+        let code = unsafe { (self.isend)(data.cast(), bytes, self.byte, to, tag, H::of(on.0), &mut handle) };
         at.0 = handle.keep();
         code
     }
 
-    unsafe fn irecv(&self, into: *mut u8, bytes: c_int, from: c_int, tag: c_int, at: &mut Request) -> c_int {
-        let mut handle = self.none;
+    unsafe fn irecv(&self, into: (*mut u8, c_int), from: (Comm, c_int, c_int), at: &mut Request) -> c_int {
+        let ((data, bytes), (on, from, tag), mut handle) = (into, from, self.none);
         // SAFETY: the caller's memory, handles of the library.
-        let code = unsafe { (self.irecv)(into.cast(), bytes, self.byte, from, tag, self.world, &mut handle) };
+        let code =
+            unsafe { (self.irecv)(data.cast(), bytes, self.byte, from, tag, H::of(on.0), &mut handle) };
         at.0 = handle.keep();
         code
     }
@@ -283,9 +343,10 @@ impl<H: Handle> Functions for Table<H> {
         code
     }
 
-    unsafe fn iprobe(&self, from: c_int, tag: c_int, found: &mut c_int, status: &mut Status) -> c_int {
+    unsafe fn iprobe(&self, from: (Comm, c_int, c_int), found: &mut c_int, status: &mut Status) -> c_int {
+        let (on, from, tag) = from;
         // SAFETY: a handle of the library, and our own variables.
-        unsafe { (self.iprobe)(from, tag, self.world, found, status) }
+        unsafe { (self.iprobe)(from, tag, H::of(on.0), found, status) }
     }
 
     unsafe fn bytes(&self, status: &Status, bytes: &mut c_int) -> c_int {
@@ -301,6 +362,8 @@ pub struct Mpi {
     family: Family,
     numbers: Numbers,
     functions: Box<dyn Functions>,
+    /// Where messages are sent: the world, unless [`Mpi::part`] made another one.
+    on: OnceLock<Comm>,
     state: Mutex<State>,
 }
 
@@ -308,10 +371,19 @@ pub struct Mpi {
 enum State {
     Opened,
     Initialized,
+    /// The program has initialized it, and finalizes it.
+    OfProgram,
     Over,
 }
 
-/// A message that has come and was not received.
+/// Why a receive has failed, in the library's words.
+pub(crate) enum Lost {
+    /// The message was longer than its memory.
+    Truncated(String),
+    Other(String),
+}
+
+/// A message that has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probed {
     pub source: c_int,
@@ -374,6 +446,7 @@ impl Mpi {
             family,
             numbers: family.numbers(),
             functions,
+            on: OnceLock::new(),
             state: Mutex::new(State::Opened),
         };
         let version = text(|text, length| {
@@ -422,7 +495,7 @@ impl Mpi {
             }
             self.succeed("MPI_Init_thread", self.functions.init(self.numbers.multiple, &mut given))?;
             *state = State::Initialized;
-            self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors())?;
+            self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors(self.on()))?;
             self.succeed("MPI_Comm_rank", self.functions.rank_and_size(&mut rank, &mut size))?;
             self.succeed("MPI_Type_size", self.functions.size_of_byte(&mut byte))?;
         }
@@ -439,6 +512,81 @@ impl Mpi {
                 self.family
             ))),
         }
+    }
+
+    /// True if the program has initialized it, and not finalized it. Only asked before [`Mpi::initialize`].
+    pub(crate) fn is_of_program(&self) -> bool {
+        let (mut is, mut is_over) = (0, 0);
+        // SAFETY: these functions may be called at any time; our own variables.
+        unsafe {
+            self.functions.initialized(&mut is) == 0
+                && self.functions.finalized(&mut is_over) == 0
+                && is != 0
+                && is_over == 0
+        }
+    }
+
+    /// Uses what the program has initialized: this process's rank and the number of all.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub(crate) fn attach(&self) -> Result<(u32, u32), MpiError> {
+        let (mut state, mut rank, mut size) = (self.state(), -1, 0);
+        *state = State::OfProgram;
+        // SAFETY: our own variables; it is initialized.
+        let code = unsafe { self.functions.rank_and_size(&mut rank, &mut size) };
+        self.succeed("MPI_Comm_rank", code)?;
+        match (u32::try_from(rank), u32::try_from(size)) {
+            (Ok(rank), Ok(size)) if rank < size => Ok((rank, size)),
+            _ => Err(MpiError::new(format!(
+                "{}: expected a rank of {}, found {rank} of {size}",
+                self.path.display(),
+                self.family
+            ))),
+        }
+    }
+
+    /// From here on messages are sent in a communicator of their own: no other message of the program is one of
+    /// them. All processes call this, and wait for each other.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub(crate) fn part(&self) -> Result<(), MpiError> {
+        let (_state, mut own) = (self.state(), self.functions.world());
+        // SAFETY: it is initialized; our own variable, and then what the library has made.
+        unsafe {
+            self.succeed("MPI_Comm_dup", self.functions.duplicate(&mut own))?;
+            self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors(own))?;
+        }
+        let _ = self.on.set(own);
+        Ok(())
+    }
+
+    /// That this thread may call the library, as the program has initialized it.
+    ///
+    /// # Errors
+    /// If only the program's main thread may.
+    pub(crate) fn check_thread(&self) -> Result<(), String> {
+        let (mut level, mut is_main) = (0, 0);
+        // SAFETY: our own variables.
+        self.call(|all| unsafe {
+            match all.query_thread(&mut level) {
+                0 => all.is_thread_main(&mut is_main),
+                code => code,
+            }
+        })?;
+        match level >= self.numbers.serialized || is_main != 0 {
+            true => Ok(()),
+            false => Err(format!(
+                "expected the thread that has initialized MPI, as the program has asked for level {level} of threads \
+                 (MPI_THREAD_SERIALIZED, {}, allows others), found another one",
+                self.numbers.serialized
+            )),
+        }
+    }
+
+    fn on(&self) -> Comm {
+        self.on.get().copied().unwrap_or_else(|| self.functions.world())
     }
 
     /// `MPI_Finalize`. No other function is called afterwards.
@@ -468,13 +616,26 @@ impl Mpi {
         if found.is_empty() { format!("error {code}") } else { found }
     }
 
+    /// The code of a function, which is not called if MPI is over.
+    fn code_of(&self, function: impl FnOnce(&dyn Functions) -> c_int) -> Result<c_int, String> {
+        let (state, mut is_over) = (self.state(), 0);
+        match *state {
+            State::Initialized => {}
+            State::OfProgram => {
+                // SAFETY: our own variable; the function may be called at any time.
+                unsafe { self.functions.finalized(&mut is_over) };
+            }
+            State::Opened | State::Over => is_over = 1,
+        }
+        match is_over {
+            0 => Ok(function(&*self.functions)),
+            _ => Err("MPI is over in this process".into()),
+        }
+    }
+
     /// Calls a function, unless MPI is over.
     fn call(&self, function: impl FnOnce(&dyn Functions) -> c_int) -> Result<(), String> {
-        let state = self.state();
-        if *state != State::Initialized {
-            return Err("MPI is over in this process".into());
-        }
-        match function(&*self.functions) {
+        match self.code_of(function)? {
             0 => Ok(()),
             code => Err(self.text_of(code)),
         }
@@ -493,7 +654,7 @@ impl Mpi {
     ) -> Result<Request, String> {
         let (bytes, mut request) = (count(bytes)?, Request(std::ptr::null_mut()));
         // SAFETY: the caller's memory.
-        self.call(|all| unsafe { all.isend(from, bytes, to as c_int, tag, &mut request) })?;
+        self.call(|all| unsafe { all.isend((from, bytes), (self.on(), to as c_int, tag), &mut request) })?;
         Ok(request)
     }
 
@@ -510,7 +671,7 @@ impl Mpi {
     ) -> Result<Request, String> {
         let (bytes, mut request) = (count(bytes)?, Request(std::ptr::null_mut()));
         // SAFETY: the caller's memory.
-        self.call(|all| unsafe { all.irecv(into, bytes, from as c_int, tag, &mut request) })?;
+        self.call(|all| unsafe { all.irecv((into, bytes), (self.on(), from as c_int, tag), &mut request) })?;
         Ok(request)
     }
 
@@ -522,22 +683,56 @@ impl Mpi {
         Ok(done != 0)
     }
 
+    /// What a receive has got, once it is complete; it must then not be asked again.
+    ///
+    /// # Errors
+    /// [`Lost::Truncated`] if the message was longer than its memory.
+    pub(crate) fn received(&self, request: &mut Request) -> Result<Option<Probed>, Lost> {
+        let (mut done, mut status, mut bytes) = (0, Status([0; 16]), 0);
+        // SAFETY: a request that was begun and is not complete, and our own variables.
+        let code = self.code_of(|all| unsafe {
+            match all.test(request, &mut done, &mut status) {
+                0 if done != 0 => all.bytes(&status, &mut bytes),
+                code => code,
+            }
+        });
+        let code = code.map_err(Lost::Other)?;
+        if code == 0 {
+            return Ok((done != 0).then(|| self.probed(&status, bytes)));
+        }
+        let (text, mut class) = (self.text_of(code), 0);
+        // SAFETY: our own variable.
+        let _ = self.call(|all| unsafe { all.error_class(code, &mut class) });
+        Err(if class == self.numbers.truncated { Lost::Truncated(text) } else { Lost::Other(text) })
+    }
+
+    /// Any tag, where a receive or a probe has one.
+    pub(crate) fn any_tag(&self) -> c_int {
+        self.numbers.any_tag
+    }
+
+    fn probed(&self, status: &Status, bytes: c_int) -> Probed {
+        Probed { source: status.0[self.numbers.source], tag: status.0[self.numbers.tag], bytes }
+    }
+
     /// The next message, of one source or of any.
     pub(crate) fn probe(&self, from: Option<u32>) -> Result<Option<Probed>, String> {
+        self.probe_tag(from.map_or(self.numbers.any_source, |from| from as c_int), self.numbers.any_tag)
+    }
+
+    /// The next message of a source with a tag.
+    pub(crate) fn probe_tag(&self, source: c_int, tag: c_int) -> Result<Option<Probed>, String> {
         let (mut found, mut status, mut bytes) = (0, Status([0; 16]), 0);
-        let source = from.map_or(self.numbers.any_source, |from| from as c_int);
         self.call(|all| {
             // SAFETY: our own variables, the status as the first function has left it.
             unsafe {
-                match all.iprobe(source, self.numbers.any_tag, &mut found, &mut status) {
+                match all.iprobe((self.on(), source, tag), &mut found, &mut status) {
                     0 if found != 0 => all.bytes(&status, &mut bytes),
                     code => code,
                 }
             }
         })?;
-        let probed =
-            || Probed { source: status.0[self.numbers.source], tag: status.0[self.numbers.tag], bytes };
-        Ok((found != 0).then(probed))
+        Ok((found != 0).then(|| self.probed(&status, bytes)))
     }
 }
 

@@ -51,9 +51,9 @@ pub(crate) fn without_its_signal<T>(initialize: impl FnOnce() -> T) -> T {
 }
 
 /// Calls a function that waits for other processes; ends the process if that takes longer.
-pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T, launched: &Launched) -> T {
+pub(crate) fn within<T>(limit: Duration, launched: &Launched, call: &str, wait: impl FnOnce() -> T) -> T {
     let text = format!(
-        "FLASH: rank {} has waited for {} s for the other processes of its job to start MPI: does the program of each call get_runtime?\n",
+        "FLASH: rank {} has waited for {} s for the other processes of its job to start MPI: does the program of each call {call}?\n",
         launched.rank,
         limit.as_secs()
     );
@@ -93,6 +93,11 @@ pub(crate) fn at_end(endpoint: &'static MpiTransport) {
         // SAFETY: a function for the process's end, which is called once.
         unsafe { libc::atexit(leave) };
     }
+}
+
+/// True if an endpoint is here.
+pub(crate) fn is_here() -> bool {
+    ENDPOINT.get().is_some()
 }
 
 extern "C" fn leave() {

@@ -103,7 +103,8 @@ impl MpiTransport {
             return Err(named(format!("{}, whose launcher has started this process", launched.family)));
         }
         divide(launched);
-        let (rank, size) = within(START, || without_its_signal(|| mpi.initialize()), launched)?;
+        let (rank, size) =
+            within(START, launched, "get_runtime", || without_its_signal(|| mpi.initialize()))?;
         if (rank, size) != (launched.rank, launched.size) {
             let Launched { rank: expected, size: all, .. } = launched;
             return Err(named(format!(

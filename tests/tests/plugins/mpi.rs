@@ -79,8 +79,8 @@ fn numbers_of_each_family_are_those_of_its_header() {
         #include <stddef.h>
         #include <stdio.h>
         int main(void) {
-            printf("%d %d %d %d %zu %zu %zu", MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_THREAD_SERIALIZED,
-                MPI_THREAD_MULTIPLE, offsetof(MPI_Status, MPI_SOURCE) / sizeof(int),
+            printf("%d %d %d %d %d %zu %zu %zu", MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_THREAD_SERIALIZED,
+                MPI_THREAD_MULTIPLE, MPI_ERR_TRUNCATE, offsetof(MPI_Status, MPI_SOURCE) / sizeof(int),
                 offsetof(MPI_Status, MPI_TAG) / sizeof(int), sizeof(MPI_Status));
             HANDLES
             return 0;
@@ -111,11 +111,12 @@ fn numbers_of_each_family_are_those_of_its_header() {
         let found = String::from_utf8(found.stdout).unwrap();
         let numbers = family.numbers();
         let mut expected = format!(
-            "{} {} {} {} {} {} {}",
+            "{} {} {} {} {} {} {} {}",
             numbers.any_source,
             numbers.any_tag,
             numbers.serialized,
             numbers.multiple,
+            numbers.truncated,
             numbers.source,
             numbers.tag,
             numbers.status
@@ -276,6 +277,72 @@ fn devices_of_processes_of_mpi_pass_the_suite_of_backends() {
         let text = text_of(&output);
         assert!(output.status.success() && text.contains(" 0 failed"), "{key}: {text}");
     }
+}
+
+/// `tests/c/ranks.c`, linked with the library of C2MPI in this folder.
+fn ranks_program(place: &Path, flags: &[&str]) -> PathBuf {
+    let library = plugins::build(&["flash-c2mpi"]).join("libflash_c2mpi.so");
+    if let Err(error) = std::os::unix::fs::symlink(library, place.join("libmpix.so")) {
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
+    }
+    let include = format!("-I{}", plugins::workspace().join("flash-c2mpi/include").display());
+    let [search, run] = ["-L", "-Wl,-rpath,"].map(|flag| format!("{flag}{}", place.display()));
+    let flags = [&[&*include, &search, &run], flags, &["-Wl,--no-as-needed", "-lmpix"]].concat();
+    let program = place.join("ranks");
+    plugins::compile(Language::C, &plugins::c_source("ranks.c"), &flags, &program).unwrap();
+    program
+}
+
+/// Messages between processes that C2MPI calls ordinary ranks: MPI is opened where its launcher has started
+/// them, or is the program's own.
+#[test]
+fn ordinary_ranks_of_c2mpi_are_those_of_mpi() {
+    const TEST: &str = "mpi::ordinary_ranks_of_c2mpi_are_those_of_mpi";
+    let place = plugins::directory();
+    for name in ALL {
+        let Some(folder) = installed(TEST, name) else { continue };
+        let done = |program: &Path, ranks: usize| {
+            let output = output(job(&folder, ranks, program, &[]));
+            let text = text_of(&output);
+            let all = (0..ranks).all(|rank| text.contains(&format!("rank {rank} of {ranks} is done")));
+            assert!(output.status.success() && all, "{name}, {ranks}: {text}");
+        };
+        let program = ranks_program(place.path(), &[]);
+        done(&program, 2);
+        done(&program, 3);
+        // One that initializes MPI itself, where there is a header.
+        if !folder.join("include/mpi.h").is_file() {
+            continue;
+        }
+        let include = format!("-I{}", folder.join("include").display());
+        let library = folder.join("lib/libmpi.so");
+        let run = format!("-Wl,-rpath,{},--allow-shlib-undefined", folder.join("lib").display());
+        let flags = ["-DOWN", &include, library.to_str().unwrap(), &run];
+        done(&ranks_program(place.path(), &flags), 3);
+    }
+}
+
+/// Without MPI, and where the other processes are agents.
+#[test]
+fn without_mpi_an_ordinary_rank_is_an_error_that_says_why() {
+    const TEST: &str = "mpi::without_mpi_an_ordinary_rank_is_an_error_that_says_why";
+    let place = plugins::directory();
+    let program = ranks_program(place.path(), &[]);
+    let fails = |command: Command, why: &str| {
+        let text = text_of(&output(command));
+        assert!(text.contains("rank 0, line ") && text.contains(why), "{text}");
+    };
+    fails(plugins::program(&program, "", &[]), "no launcher of MPI (mpirun, mpiexec, srun) has started");
+    let mut command = plugins::flash("", &["run", "-n", "2", "--"]);
+    command.arg(&program);
+    fails(command, "agents, which `flash run` has started");
+    let Some(folder) = installed(TEST, "open-mpi-4") else { return };
+    let config = place.path().join("config.json");
+    let text = r#"{"func_list": [{"func_alias": "EWMM", "sw_fid": "123456", "key": "ALL_CPU,RANK"}]}"#;
+    fs::write(&config, text).unwrap();
+    let mut command = job(&folder, 2, &program, &[]);
+    command.env("FLASH_HALO_CONFIG", &config);
+    fails(command, "agents, as the configuration has the key `ALL_CPU,RANK`");
 }
 
 /// Three steps of nbody on devices: their ids, and the energies.
