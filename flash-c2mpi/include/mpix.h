@@ -278,9 +278,9 @@ int MPIX_Type_size(MPIX_Datatype datatype, int *size);
 // It stands at the beginning of `main`: for a key such as `OPENCL@agent` the program is started again as the
 // agent that has the device, which runs what comes before this call, and nothing that comes after.
 //
-// Where a launcher of MPI has started the process, or the program has initialized MPI, all processes call it,
-// as they send messages to each other as ordinary ranks; unless a key of the configuration is `RANK`: then the
-// first one runs the program, and the others are its agents.
+// Where a launcher of MPI has started the process, or the program has initialized MPI, all processes call
+// it, as they send messages to each other as ordinary ranks; unless a key of the configuration is `RANK`:
+// then the first one runs the program, and the others are its agents.
 //
 // Errors: `MPIX_ERR_INIT` for a second one; `MPIX_ERR_CONFIG`, whose text has each fault of the file with
 // its line and column.
@@ -398,8 +398,8 @@ int MPIX_Free_ulong(unsigned long *child);
 int MPIX_Comm_rank(MPIX_Comm comm,
                    int *rank);
 
-// The number of parent ranks: `max_slots` of all hosts of the configuration, at least 1. Of a program with one
-// parent rank in a job of MPI, the number of its ordinary ranks.
+// The number of parent ranks: `max_slots` of all hosts of the configuration, at least 1. Of a program with
+// one parent rank in a job of MPI, the number of its ordinary ranks.
 //
 // Errors: `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL.
 //

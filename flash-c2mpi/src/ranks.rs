@@ -1,5 +1,5 @@
-//! Ordinary ranks: the processes of a job of MPI, where this one is in such a job. Calls with one go to MPI, in
-//! a communicator of FLASH's own.
+//! Ordinary ranks: the processes of a job of MPI, where this one is in such a job. Calls with one go to MPI,
+//! in a communicator of FLASH's own.
 //!
 //! Small numbers are ordinary ranks; child ranks and buffers have numbers of their own (`table.rs`).
 
@@ -133,7 +133,8 @@ impl Going {
     /// Waits for its end.
     ///
     /// # Errors
-    /// [`Code::Count`] for a message that is longer than its place, and is lost; [`Code::Other`] with MPI's words.
+    /// [`Code::Count`] for a message that is longer than its place, and is lost; [`Code::Other`] with MPI's
+    /// words.
     pub fn wait(self) -> Result<Status> {
         let Going { ranks, transfer, sent } = self;
         let arrival = ranks.wait(transfer).map_err(failed)?;

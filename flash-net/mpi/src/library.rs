@@ -546,8 +546,8 @@ impl Mpi {
         }
     }
 
-    /// From here on messages are sent in a communicator of their own: no other message of the program is one of
-    /// them. All processes call this, and wait for each other.
+    /// From here on messages are sent in a communicator of their own: no other message of the program is one
+    /// of them. All processes call this, and wait for each other.
     ///
     /// # Errors
     /// What the library says.

@@ -1,4 +1,5 @@
-//! Ordinary ranks: messages of a program's own between equal processes of MPI, in a communicator of their own.
+//! Ordinary ranks: messages of a program's own between equal processes of MPI, in a communicator of their
+//! own.
 //!
 //! A process has its MPI for one purpose: for agents ([`crate::MpiTransport`]), for these, or the program has
 //! initialized it, and then these are beside what the program does with it. Which, is decided once.
@@ -63,8 +64,8 @@ pub fn is_equal() -> bool {
 }
 
 impl Ranks {
-    /// The ordinary ranks of this process's job, once per process: of the MPI that the program has initialized,
-    /// else of the launcher that has started it (`given`, or the launcher's library).
+    /// The ordinary ranks of this process's job, once per process: of the MPI that the program has
+    /// initialized, else of the launcher that has started it (`given`, or the launcher's library).
     ///
     /// All processes of the job call this, and wait for each other. If those of a launcher do not within a
     /// minute, the process ends with an error. They divide the processors of a host among them where the
