@@ -74,7 +74,7 @@ pub fn of(number: i32) -> Result<Option<Ordinary>> {
             ranks.size() - 1
         )),
         Some(Err(why)) => refused(format!(
-            "expected a child rank, found {number}, which would be an ordinary rank, and there are none: {why}"
+            "expected a child rank, found {number}, which is none; it is no ordinary rank either: {why}"
         )),
         None => Err(Error::new(
             Code::Init,
