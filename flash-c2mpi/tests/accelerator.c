@@ -1,7 +1,7 @@
 /* An accelerator for tests: in the host's memory, or with MEMORY in one of its own. */
 #include "mpix_accel.h"
 
-static char board[1 << 22];
+static char board[1 << 28];
 
 static int is_there(MPIX_Call *call, const void *element)
 {

@@ -287,7 +287,7 @@ fn ranks_program(place: &Path, flags: &[&str]) -> PathBuf {
     }
     let include = format!("-I{}", plugins::workspace().join("flash-c2mpi/include").display());
     let [search, run] = ["-L", "-Wl,-rpath,"].map(|flag| format!("{flag}{}", place.display()));
-    let flags = [&[&*include, &search, &run], flags, &["-Wl,--no-as-needed", "-lmpix"]].concat();
+    let flags = [&[&*include, &search, &run, "-Wl,--no-as-needed"], flags, &["-lmpix"]].concat();
     let program = place.join("ranks");
     plugins::compile(Language::C, &plugins::c_source("ranks.c"), &flags, &program).unwrap();
     program
