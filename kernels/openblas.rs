@@ -2,20 +2,46 @@
 //!
 //! The library has one number of threads for the whole process. A call sets its device's number, and restores
 //! the program's when it is done: other callers of the library may see either meanwhile.
+//!
+//! The library chooses its code by the model of the CPU. One that is older than the model takes it for a CPU
+//! of long ago, and is several times slower than blocks of our own: it is left out then.
 
-use crate::simd::Number;
+use crate::simd::{Number, has_avx2};
 use flash_core::fork;
 use flash_core::kernel::Threads;
 use flash_core::kernel::keep_float_state;
 use libloading::Library;
 use std::any::TypeId;
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Mutex, OnceLock};
 
 /// Its name for the loader; the `#[kernel]` of each implementation names it, too.
 const LIBRARY: &str = "libopenblas.so.0";
 /// Multiplications up to which the library, whose threads have to be woken, is slower than blocks of our own.
 const SMALL: usize = 1 << 21;
+
+/// CPUs without AVX2, by the library's names for its code.
+const WITHOUT_AVX2: [&str; 19] = [
+    "atom",
+    "athlon",
+    "banias",
+    "barcelona",
+    "bobcat",
+    "bulldozer",
+    "coppermine",
+    "core2",
+    "dunnington",
+    "generic",
+    "katmai",
+    "nano",
+    "nehalem",
+    "northwood",
+    "opteron",
+    "penryn",
+    "piledriver",
+    "prescott",
+    "sandybridge",
+];
 
 /// `cblas_sgemm`, `cblas_dgemm`: order, transpositions, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
 type Gemm<T> = unsafe extern "C" fn(
@@ -67,6 +93,8 @@ struct Loaded {
     /// For the whole process.
     set_threads: unsafe extern "C" fn(c_int),
     threads: unsafe extern "C" fn() -> c_int,
+    /// Its code is for CPUs such as this one.
+    suits: bool,
 }
 
 impl Loaded {
@@ -95,6 +123,7 @@ impl Loaded {
                     },
                     set_threads: *library.get(b"openblas_set_num_threads\0").ok()?,
                     threads: *library.get(b"openblas_get_num_threads\0").ok()?,
+                    suits: suits(&core_of(library), has_avx2()),
                 })
             }
         };
@@ -128,6 +157,12 @@ impl<T: Number> OpenBlas<T> {
         OpenBlas { functions: unsafe { &*functions }, loaded }
     }
 
+    /// False for so few multiplications that this thread has done them before others are woken, in a child of
+    /// `fork`, where the library's threads are not, and where the library has no code for such a CPU.
+    pub fn pays(&self, multiplications: usize) -> bool {
+        multiplications > SMALL && self.loaded.suits && !fork::is_child()
+    }
+
     /// True if it has LAPACK.
     pub fn has_potrf(&self) -> bool {
         self.functions.potrf.is_some()
@@ -143,10 +178,22 @@ impl<T: Number> OpenBlas<T> {
     }
 }
 
-/// False for so few multiplications that this thread has done them before others are woken, and in a child of
-/// `fork`, where the library's threads are not.
-pub(crate) fn pays(multiplications: usize) -> bool {
-    multiplications > SMALL && !fork::is_child()
+/// The CPU that the code of a library is for, in its words. Empty if it does not say so.
+///
+/// # Safety
+/// It is OpenBLAS.
+unsafe fn core_of(library: &Library) -> String {
+    // SAFETY: the caller vouches; the function has this type, and returns a text of the library's own.
+    unsafe {
+        let name = library.get::<unsafe extern "C" fn() -> *const c_char>(b"openblas_get_corename\0");
+        let name = name.map_or(std::ptr::null(), |name| name());
+        if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+    }
+}
+
+/// Whether code for CPUs of a name is fit for one with AVX2, or for one without it.
+fn suits(core: &str, has_avx2: bool) -> bool {
+    !has_avx2 || !WITHOUT_AVX2.iter().any(|old| core.to_ascii_lowercase().starts_with(old))
 }
 
 /// The library's number of threads, while calls run.
@@ -183,5 +230,52 @@ impl Drop for ThreadCount {
                 (self.0.set_threads)(running.1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LIBRARY, OpenBlas, suits};
+    use std::process::Command;
+
+    /// For a child: what the library is told to take the CPU for.
+    const TOLD: &str = "OPENBLAS_CORETYPE";
+
+    #[test]
+    fn code_for_older_cpus_is_left_out() {
+        for core in ["Prescott", "PRESCOTT", "Nehalem", "Sandybridge", "Opteron_SSE3"] {
+            assert!(!suits(core, true), "{core}");
+            assert!(suits(core, false), "{core}");
+        }
+        for core in ["Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids", "neoversev1", ""] {
+            assert!(suits(core, true), "{core}");
+        }
+    }
+
+    #[test]
+    fn the_library_says_what_its_code_is_for() {
+        if std::env::var_os(TOLD).is_some() || !super::has_avx2() {
+            return;
+        }
+        // SAFETY: as in `Loaded::get`.
+        if unsafe { libloading::Library::new(LIBRARY) }.is_err() {
+            eprintln!("skipped: {LIBRARY} is not here");
+            return;
+        }
+        for (core, pays) in [("Prescott", false), ("Haswell", true)] {
+            let program = std::env::current_exe().expect("this program");
+            let mut child = Command::new(program);
+            child.args(["--exact", "openblas::tests::told", "--include-ignored"]).env(TOLD, core);
+            let output = child.env("PAYS", pays.to_string()).output().expect("it starts");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{core}: {text}");
+        }
+    }
+
+    #[test]
+    #[ignore = "a child of the test above"]
+    fn told() {
+        let pays = std::env::var("PAYS").expect("as the parent sets it") == "true";
+        assert_eq!(OpenBlas::<f32>::get("flash.gemm").pays(usize::MAX), pays);
     }
 }

@@ -11,7 +11,7 @@ use flash_core::kernel;
 use flash_core::kernel::prelude::*;
 use std::ffi::c_int;
 
-/// An installed library is used. Sizes that it does not support are left to blocks of our own.
+/// An installed library is used. Sizes and CPUs that it does not support are left to blocks of our own.
 pub struct OpenBlas;
 
 #[kernel(for(f32, f64), name = "openblas", priority = 50, library = "libopenblas.so.0")]
@@ -32,7 +32,7 @@ pub(crate) fn through<T: Number>(
     scales: Scales<T>,
     threads: Threads<'_>,
 ) {
-    match sizes(&product) {
+    match sizes(library, &product) {
         Some(sizes) if scales.alpha != T::ZERO => {
             library.call(threads, |by| multiply(by, product, sizes, scales));
         }

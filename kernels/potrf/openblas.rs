@@ -2,14 +2,14 @@
 
 use super::cpu::{each, factorise, root};
 use super::{KERNEL, Potrf, PotrfWhole};
-use crate::openblas::{Functions, OpenBlas as Library, pays};
+use crate::openblas::{Functions, OpenBlas as Library};
 use crate::simd::Number;
 use crate::stored::check;
 use flash_core::kernel;
 use flash_core::kernel::prelude::*;
 use std::ffi::c_int;
 
-/// An installed library is used. Sizes that it does not support are left to blocks of our own, as are all
+/// An installed library is used. Sizes and CPUs that it does not support are left to blocks of our own, as are all
 /// where it is without LAPACK.
 pub struct OpenBlas;
 
@@ -20,7 +20,7 @@ impl<T: Number> CpuWhole<Potrf<'_, T>> for OpenBlas {
     fn whole(space: Space<'_, Index<1>>, k: PotrfWhole<'_, T>, threads: Threads<'_>) {
         let library = Library::<T>::get(KERNEL);
         each(&space, k, |a, [n, lda]| match [n, lda].map(|size| c_int::try_from(size).ok()) {
-            [Some(size), Some(leading)] if library.has_potrf() && pays(n.saturating_pow(3) / 6) => {
+            [Some(size), Some(leading)] if library.has_potrf() && library.pays(n.saturating_pow(3) / 6) => {
                 library.call(threads, |by| by_lapack(by, a, size, leading));
                 // The library leaves the pivot on the diagonal. It goes on with one that is NaN.
                 (0..n).for_each(|row| _ = root(row, n, a[row * (lda + 1)]));

@@ -211,6 +211,14 @@ macro_rules! spans {
 }
 pub(crate) use spans;
 
+/// True if this CPU has AVX2.
+pub(crate) fn has_avx2() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return Avx2::there();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// True on CPUs that give most to one stream without prefetch, since their own prefetch is better: AMD's. On
 /// an EPYC (Zen 4) `vdp` then reads 1.05 to 1.5 times as much, and `ewmm` goes through 1.1 times as much.
 pub(crate) fn one_stream() -> bool {

@@ -5,14 +5,14 @@ use super::{Syrk, SyrkWhole};
 use crate::gemm::cpu::{Scales, scale};
 use crate::gemm::openblas::through;
 use crate::mmm::product::{MatrixMut, Product};
-use crate::openblas::{Functions, LOWER, OpenBlas as Library, ROW_MAJOR, pays, transposition};
+use crate::openblas::{Functions, LOWER, OpenBlas as Library, ROW_MAJOR, transposition};
 use crate::simd::Number;
 use crate::stored::{check, stored};
 use flash_core::kernel;
 use flash_core::kernel::prelude::*;
 use std::ffi::c_int;
 
-/// An installed library is used. Sizes that it does not support are left to blocks of our own.
+/// An installed library is used. Sizes and CPUs that it does not support are left to blocks of our own.
 pub struct OpenBlas;
 
 #[kernel(for(f32, f64), name = "openblas", priority = 50, library = "libopenblas.so.0")]
@@ -28,7 +28,7 @@ impl<T: Number> CpuWhole<Syrk<'_, T>> for OpenBlas {
             let [Some(size), Some(depth), Some(lda), Some(ldc)] = sizes else {
                 return lower(a, rows, c, scales, threads);
             };
-            if a.k == 0 || !pays(n.saturating_mul(n).saturating_mul(a.k) / 2) {
+            if a.k == 0 || !library.pays(n.saturating_mul(n).saturating_mul(a.k) / 2) {
                 return lower(a, rows, c, scales, threads);
             }
             // What a part has on the left of the square on the diagonal.

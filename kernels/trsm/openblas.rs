@@ -3,7 +3,7 @@
 use super::cpu::{Blocked, System, systems};
 use super::{Trsm, TrsmWhole};
 use crate::mmm::product::MatrixMut;
-use crate::openblas::{Functions, LOWER, OpenBlas as Library, ROW_MAJOR, pays, transposition};
+use crate::openblas::{Functions, LOWER, OpenBlas as Library, ROW_MAJOR, transposition};
 use crate::simd::Number;
 use crate::stored::check;
 use flash_core::kernel;
@@ -15,7 +15,7 @@ const UNIT: c_int = 132;
 const LEFT: c_int = 141;
 const RIGHT: c_int = 142;
 
-/// An installed library is used. Sizes that it does not support are left to blocks of our own.
+/// An installed library is used. Sizes and CPUs that it does not support are left to blocks of our own.
 pub struct OpenBlas;
 
 #[kernel(for(f32, f64), name = "openblas", priority = 50, library = "libopenblas.so.0")]
@@ -32,7 +32,7 @@ impl<T: Number> CpuWhole<Trsm<'_, T>> for OpenBlas {
             let [Some(m), Some(width), Some(ldl), Some(ldb)] = sizes else {
                 return Blocked::solve(system, items, b, threads);
             };
-            if !pays(rows.saturating_mul(columns).saturating_mul(n) / 2) {
+            if !library.pays(rows.saturating_mul(columns).saturating_mul(n) / 2) {
                 return Blocked::solve(system, items, b, threads);
             }
             // On the left each item is a matrix of its own; on the right all are one.
