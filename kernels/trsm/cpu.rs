@@ -17,11 +17,15 @@ use std::ops::Range;
 
 /// Unknowns that are solved one after another; the others get them as a product.
 const BLOCK: usize = 64;
-/// Rows that a thread solves at once, about.
+/// Rows that one of several threads solves at once, about; a thread on its own solves more, for fewer and
+/// larger products.
 const HEIGHT: usize = 64;
+const TALL: usize = 512;
 /// Rows that are solved side by side: in several registers, so that divisions and sums do not wait for each
 /// other.
 const SIDE: usize = 32;
+/// Unknowns that are solved together. With 64 bytes of each they fit in the registers of any CPU.
+const GROUP: usize = 4;
 /// Nanoseconds of a multiplication on one thread, about.
 const MULTIPLIED: f32 = 0.05;
 /// Multiplications up to which threads cost more than they save.
@@ -93,7 +97,8 @@ impl<'a, T: Number> Triangle<'a, T> {
         let operations = rows * self.n * self.n / 2;
         let threads = if operations <= SMALL { Threads::one() } else { threads };
         let b = &mut b[..(rows - 1) * leading + self.n];
-        let blocks = Blocks::of(rows, rows.div_ceil(HEIGHT), threads);
+        let height = if threads.count() > 1 { HEIGHT } else { TALL };
+        let blocks = Blocks::of(rows, rows.div_ceil(height), threads);
         blocks.each(b, leading, operations as f32 * MULTIPLIED, |rows, b| {
             self.some_rows(b, leading, rows.len())
         });
@@ -149,16 +154,74 @@ impl<'a, T: Number> Triangle<'a, T> {
     /// triangle has its factors.
     #[inline(always)]
     fn lines(&self, first: usize, triangle: &[T], lines: &mut [[T; SIDE]]) {
+        match size_of::<T>() {
+            4 => self.groups::<16>(first, triangle, lines),
+            _ => self.groups::<8>(first, triangle, lines),
+        }
+    }
+
+    /// The same by as many systems as there are `LANES`.
+    #[inline(always)]
+    fn groups<const LANES: usize>(&self, first: usize, triangle: &[T], lines: &mut [[T; SIDE]]) {
         let n = lines.len();
-        for p in (0..n).map(|p| if self.forward { p } else { n - 1 - p }) {
-            let known = lines[p].map(|x| self.divided(first + p, x));
-            lines[p] = known;
-            let others = if self.forward { p + 1..n } else { 0..p };
-            let factors = &triangle[p * n..][others.clone()];
-            for (line, factor) in lines[others].iter_mut().zip(factors) {
-                for (x, known) in line.iter_mut().zip(&known) {
-                    *x = *x - *known * *factor;
+        let groups = n / GROUP * GROUP;
+        // Those that are too few for a group come last.
+        let rest = || if self.forward { groups..n } else { 0..n - groups };
+        for i in (0..groups).step_by(GROUP) {
+            let start = if self.forward { i } else { n - GROUP - i };
+            self.group::<LANES, GROUP>(first, start, triangle, lines);
+        }
+        for i in 0..rest().len() {
+            let start = if self.forward { rest().start + i } else { rest().end - 1 - i };
+            self.group::<LANES, 1>(first, start, triangle, lines);
+        }
+    }
+
+    /// The same for the `N` unknowns from `start` on, where those that are solved earlier are known. They
+    /// stay in registers, and get the known ones one after another.
+    #[inline(always)]
+    fn group<const LANES: usize, const N: usize>(
+        &self,
+        first: usize,
+        start: usize,
+        triangle: &[T],
+        lines: &mut [[T; SIDE]],
+    ) {
+        let n = lines.len();
+        let minus = |x: &mut [T; LANES], known: &[T; LANES], factor: T| {
+            for (x, known) in x.iter_mut().zip(known) {
+                *x = *x - *known * factor;
+            }
+        };
+        for part in 0..SIDE / LANES {
+            let mut x = [[T::ZERO; LANES]; N];
+            for (x, line) in x.iter_mut().zip(&lines[start..]) {
+                *x = line.as_chunks::<LANES>().0[part];
+            }
+            let known = if self.forward { 0..start } else { start + N..n };
+            for i in 0..known.len() {
+                let p = if self.forward { i } else { n - 1 - i };
+                let known = &lines[p].as_chunks::<LANES>().0[part];
+                let factors = &triangle[p * n + start..][..N];
+                for (x, factor) in x.iter_mut().zip(factors) {
+                    minus(x, known, *factor);
                 }
+            }
+            for i in 0..N {
+                let p = if self.forward { i } else { N - 1 - i };
+                if !self.unit {
+                    let by = self.elements[(first + start + p) * (self.leading + 1)];
+                    for x in &mut x[p] {
+                        *x = *x / by;
+                    }
+                }
+                let known = x[p];
+                for j in if self.forward { p + 1..N } else { 0..p } {
+                    minus(&mut x[j], &known, triangle[(start + p) * n + start + j]);
+                }
+            }
+            for (x, line) in x.iter().zip(&mut lines[start..]) {
+                line.as_chunks_mut::<LANES>().0[part] = *x;
             }
         }
     }

@@ -42,7 +42,8 @@ pub struct Plan {
     pub depth: usize,
     /// As in [`Wish`], but not more than there are steps.
     pub lookahead: usize,
-    replicas: Option<usize>,
+    /// As in [`Wish`].
+    pub(crate) replicas: Option<usize>,
     pub(crate) adds: bool,
     /// Bytes of a tile on a device.
     tile_bytes: u64,
@@ -110,6 +111,16 @@ impl Plan {
     /// The range of elements of a tile along an axis: m, k and n.
     pub(crate) fn along(&self, axis: usize, tile: usize) -> Range<u64> {
         (tile * self.tile) as u64..((tile + 1) * self.tile).min(self.sizes[axis]) as u64
+    }
+
+    /// All elements along an axis.
+    pub(crate) fn all(&self, axis: usize) -> Range<u64> {
+        0..self.sizes[axis] as u64
+    }
+
+    /// Each window has all columns.
+    pub(crate) fn spans(&self) -> bool {
+        self.windows.most()[1] == self.tiles[2]
     }
 
     /// The boxes of a tile of the result in `c`, and in the tile.

@@ -10,6 +10,9 @@
 //! [`held`](crate::windows::held) says, and the host as much again, times the look-ahead, beside the
 //! matrices.
 //!
+//! A device that works in the host's memory needs none of it where the windows span the matrix: it computes
+//! rows of tiles in place.
+//!
 //! The products of a tile of the result are added in the order of the steps, so its bits depend on the size
 //! of the tiles and on the implementation, and on nothing else.
 
@@ -20,9 +23,10 @@ use crate::windows::Window;
 use flash::kernels::gemm::Gemm;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
-use flash::{DeviceHandle, OnCaller};
+use flash::{DeviceHandle, Error as FlashError, MemoryRange, OnCaller};
 use flash_graph::{Cx, Error, Graph, GraphError, Node, NodeRef, Out, Output, Pool, Receive, Route, Run};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The matrices: row by row, the shape is [columns, rows].
@@ -67,8 +71,7 @@ impl<T: Number> Product<T> {
             results: Pool::new("tiles of the result", height * width, tile),
             turns: Pool::new("jobs", 2, || ()),
         };
-        // Launches are pieces of parallel work already.
-        Product { plan, rt: rt.options(OnCaller), rooms: rt.devices().iter().map(room).collect() }
+        Product { plan, rt: rt.clone(), rooms: rt.devices().iter().map(room).collect() }
     }
 
     /// The graph of one product, and its output: a datum for each tile of the result that is done.
@@ -112,8 +115,50 @@ struct Part<'a, T> {
 
 impl<T: Number> Part<'_, T> {
     fn build(self, from: &Out<Window>, done: &Output<()>) {
+        match self.rt.devices()[0].info().host_memory && self.plan.spans() {
+            true => self.build_in_place(from, done),
+            false => self.build_by_tiles(from, done),
+        }
+    }
+
+    /// A launch adds a step to a row of tiles of the result.
+    fn build_in_place(self, from: &Out<Window>, done: &Output<()>) {
+        let Part { g, rt, plan, matrices, .. } = self;
+        let rows = g.each("rows", |window: Window, out: &mut Out<usize>, _: &mut Cx<'_>| {
+            window.rows.for_each(|row| out.emit(row));
+            Ok(())
+        });
+        g.edge(from, &rows);
+
+        // One after the other, each by all threads, unless more at the same time are asked for.
+        let at_once = plan.replicas.unwrap_or(1);
+        let with = if at_once > 1 { rt.options(OnCaller) } else { rt.clone() };
+        let (of, [_, steps, columns]) = (matrices.clone(), plan.tiles);
+        let multiply = g.each("multiply", move |row: usize, out: &mut Out<()>, _: &mut Cx<'_>| {
+            let rows = plan.along(0, row);
+            for step in 0..steps {
+                let depth = plan.along(1, step);
+                let a = rectangle(&of.a, &rows, &depth)?;
+                let b = rectangle(&of.b, &depth, &plan.all(2))?;
+                let c = rectangle(&of.c, &rows, &plan.all(2))?;
+                let beta = if step > 0 || plan.adds { T::ONE } else { T::ZERO };
+                let [k, n] = [1, 2].map(|axis| plan.all(axis).end);
+                let product = Gemm::of(T::ONE, beta, n, depth.end - depth.start, 0, 0, k, n, n, a, b, c);
+                with.submit(product).exec([rows.end - rows.start])?;
+            }
+            (0..columns).for_each(|_| out.emit(()));
+            Ok(())
+        });
+        let multiply = multiply.replicas(at_once);
+        g.edge(&rows.out, &multiply);
+        g.edge(&multiply.out, done);
+    }
+
+    fn build_by_tiles(self, from: &Out<Window>, done: &Output<()>) {
         let Part { g, rt, plan, matrices, room } = self;
         let device: &'static DeviceHandle = rt.devices()[0];
+        // Launches are pieces of parallel work already.
+        let rt = &rt.options(OnCaller);
         let [height, width] = plan.windows.most();
 
         let needs = self.needs();
@@ -239,6 +284,18 @@ impl<T: Number> Part<'_, T> {
         });
         needs.takes(&self.room.turns, 1).inbox(1)
     }
+}
+
+/// The elements from the first to the last of a part of a matrix.
+fn rectangle<T: Number>(
+    matrix: &FlashMemory<T>,
+    rows: &Range<u64>,
+    columns: &Range<u64>,
+) -> Result<MemoryRange<'static, T>, FlashError> {
+    let leading = matrix.shape()[0];
+    let first = rows.start * leading + columns.start;
+    let end = (rows.end - 1) * leading + columns.end;
+    matrix.clone().into_range(first as usize..end as usize)
 }
 
 /// Puts tiles together to panels, in the order of jobs and steps.

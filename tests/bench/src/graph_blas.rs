@@ -15,7 +15,7 @@ use std::time::Instant;
 const N: usize = 2048;
 /// Of a tile, of those that are fast on few cores.
 const TILE_OF_PRODUCT: usize = 1024;
-const TILE_OF_FACTOR: usize = 342;
+const TILE_OF_FACTOR: usize = 256;
 
 /// All rows.
 pub fn rows() -> Result<Vec<Row>> {
