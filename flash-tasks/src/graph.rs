@@ -134,6 +134,15 @@ struct Slot {
     block: u32,
 }
 
+impl Slot {
+    /// One of the tasks that it waits for has ended: true for the last. If no other is left, nothing else
+    /// counts, so there is nothing to write; its own run sets the count for the next one.
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.pending.load(Ordering::Acquire) == 1 || self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
 // SAFETY: the runs of a plan take turns with what the graph's owner does, and slots are shared as `Run` says.
 unsafe impl Send for Plan {}
 // SAFETY: as above.
@@ -475,7 +484,7 @@ unsafe fn run_slot(job: NonNull<JobHeader>, own: &'static Own) {
         }
         let mut next = None;
         for &successor in plan.successors(at.index) {
-            if plan.slots[successor as usize].pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if plan.slots[successor as usize].is_ready() {
                 let ready = plan.job(successor);
                 let _ = is_on().then(|| trace::ready("after", ready));
                 match next {
