@@ -2,13 +2,14 @@
 //!
 //! A message goes to the earliest waiting receive that it fits, and else into the queue, from which a receive
 //! takes the first that fits. So messages of one child rank with one tag are received in the order in which
-//! they were sent. With a wildcard one that has finished comes before those that have not. One short lock; a
-//! thread sleeps only when there is nothing for it.
+//! they were sent, also with wildcards. Of several child ranks or tags a wildcard takes one that has finished
+//! before those that have not. One short lock; a thread sleeps only when there is nothing for it.
 
 use crate::child::Child;
 use crate::collective::TAG;
 use crate::error::{Code, Error, Result};
 use crate::message::Message;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -93,12 +94,19 @@ impl Queue {
     #[inline]
     fn find(&self, wanted: Wanted) -> Option<usize> {
         let mut first = None;
+        // Child ranks and tags whose earliest message has not finished: their later ones wait for it.
+        let mut unfinished: SmallVec<[(i32, i32); 8]> = SmallVec::new();
         for (at, envelope) in self.messages.iter().enumerate() {
-            if wanted.takes(envelope) {
-                if !wanted.is_wild() || envelope.is_finished() {
-                    return Some(at);
-                }
-                first = first.or(Some(at));
+            if !wanted.takes(envelope) {
+                continue;
+            }
+            let of = (envelope.from.id(), envelope.tag);
+            if !wanted.is_wild() || !unfinished.contains(&of) && envelope.is_finished() {
+                return Some(at);
+            }
+            first = first.or(Some(at));
+            if !unfinished.contains(&of) {
+                unfinished.push(of);
             }
         }
         first

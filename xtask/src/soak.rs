@@ -1,6 +1,7 @@
-//! Runs random graphs, tasks or launches against models, for as long as one likes: `flash-soak` makes them.
+//! Runs random graphs, tasks or launches against models, for as long as one likes, or long runs of C2MPI:
+//! `flash-soak` makes them.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::process::{Command, ExitCode};
 
 use crate::root;
@@ -8,12 +9,16 @@ use crate::root;
 /// What to run.
 #[derive(clap::Args)]
 pub struct Options {
-    /// `graphs`, `tasks` or `ranks`
+    /// `graphs`, `tasks`, `ranks` or `halo`
     what: String,
-    /// For how many minutes (default: 10)
+    /// For how many minutes (default: 10); not for `halo`
     #[arg(long, value_name = "M")]
     minutes: Option<String>,
-    /// At most how many
+    /// One part of `halo`: `messages`, `forwarding`, `claims` or `clients`
+    #[arg(long, value_name = "PART")]
+    only: Option<String>,
+    /// At most how many; of each part of `halo`, how many (default: 1000000 messages, 100000 through three
+    /// parent ranks, 100000 claims, 100 clients)
     #[arg(long, value_name = "N")]
     count: Option<String>,
     /// The first seed (default: 0); the others follow it
@@ -23,10 +28,17 @@ pub struct Options {
 
 /// Runs `flash-soak`, whose exit status becomes this command's.
 pub fn run(options: &Options) -> Result<ExitCode> {
+    if options.what == "halo" {
+        build()?;
+    }
     let mut command = Command::new("cargo");
     command.args(["run", "--release", "--quiet", "--package", "flash-soak", "--", &options.what]);
-    for (option, value) in [("minutes", &options.minutes), ("count", &options.count), ("seed", &options.seed)]
-    {
+    for (option, value) in [
+        ("minutes", &options.minutes),
+        ("count", &options.count),
+        ("seed", &options.seed),
+        ("only", &options.only),
+    ] {
         command.args(value.iter().map(|value| format!("--{option}={value}")));
     }
     let status = command.current_dir(root()).status().context("cargo does not start")?;
@@ -35,4 +47,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Some(2) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     })
+}
+
+/// Builds what `flash-soak` starts: it lies beside that.
+fn build() -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.args(["build", "--release", "--quiet", "--package", "flash-cli"]);
+    command.args(["--package", "flash-backend-test-plugin"]);
+    let status = command.current_dir(root()).status().context("cargo does not start")?;
+    ensure!(status.success(), "what `halo` starts does not build: what the compiler says is above");
+    Ok(())
 }

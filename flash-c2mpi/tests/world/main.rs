@@ -20,7 +20,7 @@ use flash_c2mpi::{ComputeObj, Error, Status, Target, Wanted, World};
 use flash_core::Context;
 use flash_core::descriptor::ElementType;
 use flash_core::memory::AnyType;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// data += by.
@@ -47,7 +47,7 @@ struct Faulty<'a> {
     to: Item<'a, Write<u64>>,
 }
 
-/// Waits until the gate is open.
+/// Waits until the gate is open, at items from 30000 on.
 #[derive(KernelDefinition)]
 #[kernel(name = "halo.gate", dims(i))]
 struct Gate<'a> {
@@ -71,6 +71,14 @@ struct Pair {
 }
 
 static OPEN: AtomicU32 = AtomicU32::new(0);
+
+/// Closes the gate, for one test at a time.
+fn close_gate() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    OPEN.store(0, Ordering::SeqCst);
+    one
+}
 
 struct Code;
 
@@ -99,7 +107,7 @@ impl CpuItem<Faulty<'_>> for Code {
 #[kernel]
 impl CpuItem<Gate<'_>> for Code {
     fn item(i: Index<1>, k: GateItem<'_>) {
-        while OPEN.load(Ordering::SeqCst) == 0 {
+        while i[0] >= 30_000 && OPEN.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
         k.to.set(i[0] as u64 + 1);

@@ -6,7 +6,6 @@ use super::*;
 use flash_c2mpi::{ANY_SOURCE, ANY_TAG, Code as ErrorCode, unified};
 use flash_tests::Random;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 #[test]
 fn messages_are_received_by_tag_in_any_order_and_of_one_tag_in_the_order_of_sending() {
@@ -185,7 +184,7 @@ fn a_long_message_is_started_and_a_receive_waits_for_its_end() {
     let address = data.as_mut_ptr();
     let object = ComputeObj::new();
     unsafe { object.add_array(whole(), &[40_000], address.cast()).unwrap() };
-    OPEN.store(0, Ordering::SeqCst);
+    let _one = close_gate();
     world.send(&object, child, 0, 1).unwrap();
     // It has come, and has not finished.
     assert_eq!(world.probe_now(0, Wanted { child, tag: 1 }).unwrap(), None);
@@ -195,6 +194,34 @@ fn a_long_message_is_started_and_a_receive_waits_for_its_end() {
     OPEN.store(1, Ordering::SeqCst);
     unsafe { posted.wait(&Target::Object(&object)).unwrap() };
     assert_eq!((data[0], data[39_999]), (1, 40_000));
+    world.end();
+}
+
+/// A wildcard does not pass over an unfinished message to a later one of the same child rank and tag.
+#[test]
+fn wildcards_keep_the_order_of_a_child_rank_and_a_tag() {
+    let world = world();
+    let [child, other] = [(); 2].map(|()| claim(&world, "GATE"));
+    let mut data = [vec![0u64; 40_000], vec![0u64; 3]];
+    let [long, short] = data.each_mut().map(|data| {
+        let object = ComputeObj::new();
+        unsafe { object.add_array(whole(), &[data.len() as u64], data.as_mut_ptr().cast()).unwrap() };
+        object
+    });
+    let _one = close_gate();
+    world.send(&long, child, 0, 1).unwrap();
+    world.send(&short, child, 0, 1).unwrap();
+    let any = Wanted { child: ANY_SOURCE, tag: ANY_TAG };
+    assert_eq!(world.probe_now(0, any).unwrap(), None, "the second has finished, and is not the first");
+    // Another tag's, and another child rank's, may pass.
+    world.send(&short, child, 0, 2).unwrap();
+    world.send(&short, other, 0, 1).unwrap();
+    let next = || receive(&world, &short, 0, ANY_SOURCE, ANY_TAG).unwrap();
+    let status = |source, tag, bytes| Status { source, tag, bytes };
+    assert_eq!([next(), next()], [status(child, 2, 24), status(other, 1, 24)]);
+    OPEN.store(1, Ordering::SeqCst);
+    assert_eq!(receive(&world, &long, 0, ANY_SOURCE, 1).unwrap(), status(child, 1, 320_000));
+    assert_eq!(next(), status(child, 1, 24));
     world.end();
 }
 
