@@ -167,9 +167,8 @@ fn parts(count: Option<u64>, seed: u64, only: Option<Part>) -> Result<()> {
     // The agents of this process are this program.
     flash::prelude::agent_here();
     let (start, count) = (Instant::now(), count.unwrap_or(part.count()));
-    let again = move |_| {
-        format!("Again: cargo xtask soak halo --only {} --seed {seed} --count {count}", part.name())
-    };
+    let again =
+        move |_| format!("Again: cargo xtask soak halo --only {} --seed {seed} --count {count}", part.name());
     thread::spawn(move || watch(part.name(), again));
     let Ok(told) = catch_unwind(|| part.run(count, seed)) else {
         bail!("{} fail; what is wrong is above. {}", part.name(), again(0));

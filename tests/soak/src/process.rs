@@ -51,8 +51,9 @@ impl Usage {
 pub fn children(process: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let all = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    let mut all: Vec<u32> =
-        all.flat_map(|ids| ids.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect();
+    let mut all: Vec<u32> = all
+        .flat_map(|ids| ids.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect();
     all.sort_unstable();
     all
 }
