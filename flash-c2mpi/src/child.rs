@@ -3,17 +3,20 @@
 //! A message that is known to be short, as large ones of the same child rank were, runs in the call that
 //! sends it. Others are started and run on the workers, or on the thread that receives them. The rule is
 //! measured: see [`Timing`].
+//!
+//! A message whose device is lost runs again where it is received, on another device of the platform
+//! (`replicas.rs`), if all that it needs for that is left: see [`Message::cannot_run_again`]. A child rank
+//! that is stateful does not move.
 
 use crate::config::Strategy;
 use crate::error::{Code, Error, Result};
 use crate::mailbox::Envelope;
-use crate::message::{Dimensions, Message, Outcome};
+use crate::message::{Message, Outcome};
 use crate::object::{Array, ComputeObj, Contents, Item, Place, Shape};
+use crate::replicas::{Replica, Replicas};
 use crate::world::World;
-use flash_core::RuntimeObj;
-use flash_core::descriptor::{Access, KernelDescriptor, View};
+use flash_core::descriptor::{Access, View};
 use flash_core::memory::{AnyMemory, AnyType};
-use flash_core::runtime::{AnyArguments, BoundKernel};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +31,7 @@ pub(crate) struct Child {
     alias: String,
     pub world: Arc<World>,
     /// Its devices; none: it has only its failsafe.
-    replicas: Vec<Replica>,
+    replicas: Replicas,
     strategy: Strategy,
     failsafe: Option<Failsafe>,
     turn: AtomicUsize,
@@ -41,21 +44,11 @@ pub(crate) struct Child {
     spare: Mutex<Vec<Box<Message>>>,
 }
 
-/// A device of a child rank.
-pub(crate) struct Replica {
-    runtime: RuntimeObj,
-    kernels: Vec<BoundKernel>,
-    /// It works in the host's memory.
-    on_host: bool,
-    load: Arc<Load>,
-    timing: Arc<Timing>,
-}
-
 /// What a device has to do.
 #[derive(Default)]
 pub(crate) struct Load {
-    children: AtomicU32,
-    messages: AtomicU32,
+    pub children: AtomicU32,
+    pub messages: AtomicU32,
 }
 
 /// How long a function takes on a device.
@@ -82,6 +75,8 @@ const SMALL: usize = 64 << 10;
 const SAMPLE: u32 = 64;
 /// Messages that a child rank keeps.
 const SPARE: usize = 64;
+/// How often a message runs again whose device is lost: a kernel that ends its process ends no more.
+const AGAIN: u32 = 2;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
@@ -127,30 +122,6 @@ impl Timing {
     }
 }
 
-impl Replica {
-    /// A device that has kernels for the functions, one after the other.
-    pub fn new(
-        runtime: RuntimeObj,
-        kernels: Vec<BoundKernel>,
-        load: Arc<Load>,
-        timing: Arc<Timing>,
-    ) -> Replica {
-        let on_host = runtime.devices().iter().all(|device| device.info().host_memory);
-        load.children.fetch_add(1, Relaxed);
-        Replica { runtime, kernels, on_host, load, timing }
-    }
-
-    fn descriptors(&self) -> SmallVec<[&KernelDescriptor; 2]> {
-        self.kernels.iter().filter_map(|kernel| kernel.descriptors().first()).collect()
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        self.load.children.fetch_sub(1, Relaxed);
-    }
-}
-
 impl Load {
     /// Child ranks and messages.
     pub fn now(&self) -> u32 {
@@ -170,7 +141,7 @@ impl Child {
     pub fn new(
         world: Arc<World>,
         alias: String,
-        replicas: Vec<Replica>,
+        replicas: Replicas,
         strategy: Strategy,
         failsafe: Option<Failsafe>,
     ) -> Child {
@@ -200,8 +171,7 @@ impl Child {
 
     /// The ids of its devices.
     pub fn devices(&self) -> Vec<String> {
-        let devices = self.replicas.iter().flat_map(|replica| replica.runtime.devices());
-        devices.map(|device| device.id().to_owned()).collect()
+        self.replicas.used().flat_map(|(_, replica)| replica.devices()).collect()
     }
 
     /// It was freed: nothing comes from it any more.
@@ -226,14 +196,15 @@ impl Child {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| *other != buffer);
     }
 
+    /// The number of the device for a message.
     fn choose(&self) -> usize {
         let all = self.replicas.len();
         if all <= 1 || self.stateful.load(Relaxed) {
-            return 0;
+            return self.replicas.in_use(0);
         }
         match self.strategy {
-            Strategy::Pinned => 0,
-            Strategy::RoundRobin => self.turn.fetch_add(1, Relaxed) % all,
+            Strategy::Pinned => self.replicas.in_use(0),
+            Strategy::RoundRobin => self.replicas.in_use(self.turn.fetch_add(1, Relaxed) % all),
             Strategy::LeastLoaded => self.least(|replica| u64::from(replica.load.messages.load(Relaxed))),
             // One that was not measured has 0, and is tried.
             Strategy::Fastest => self.least(|replica| replica.timing.now()),
@@ -241,7 +212,7 @@ impl Child {
     }
 
     fn least(&self, of: impl Fn(&Replica) -> u64) -> usize {
-        (0..self.replicas.len()).min_by_key(|at| of(&self.replicas[*at])).unwrap_or(0)
+        self.replicas.used().min_by_key(|(_, replica)| of(replica)).map_or(0, |(at, _)| at)
     }
 
     /// Sends a message; its result is for a parent rank.
@@ -284,11 +255,12 @@ impl Child {
 
     fn run(&self, message: &mut Message, contents: &Contents, at: usize) -> Result<()> {
         let Some(replica) = self.replicas.get(at) else {
-            message.fill(contents, &[], true)?;
+            message.fill(contents, &[], true, false)?;
             message.outcome = Outcome::Done(self.save(message));
             return Ok(());
         };
-        message.fill(contents, &replica.descriptors(), replica.on_host)?;
+        let keep = replica.may_leave && !self.stateful.load(Relaxed);
+        message.fill(contents, &replica.descriptors(), replica.on_host, keep)?;
         let way = match replica.timing.way(message.bytes) {
             // To be compared it has to be measured.
             Way::Started if self.strategy == Strategy::Fastest && replica.timing.now() == 0 => Way::Timed,
@@ -309,25 +281,81 @@ impl Child {
         if let Some(begin) = begin {
             replica.timing.measured(message.bytes, begin.elapsed().as_nanos() as u64);
         }
-        message.outcome = Outcome::Done(match outcome {
-            Ok(()) => Ok(()),
+        message.outcome = match outcome {
+            Ok(()) => Outcome::Done(Ok(())),
             Err(error) => self.settle(message, error)?,
-        });
+        };
         Ok(())
     }
 
-    /// What a launch that failed means: an error of the call, or one of the message.
+    /// What a launch that failed means: an error of the call, or an outcome of the message.
     #[cold]
-    fn settle(&self, message: &mut Message, error: flash_core::Error) -> Result<Result<()>> {
+    fn settle(&self, message: &mut Message, error: flash_core::Error) -> Result<Outcome> {
         let no_implementation = matches!(error.cause(), flash_core::Error::NoImplementation(_));
+        let is_lost = error.code() == Some(flash_core::Code::DeviceLost);
         let error = Error::from(error);
         match error.code {
             Code::Implementation if no_implementation && self.failsafe.is_some() => {
                 message.all_written();
-                Ok(self.save(message))
+                Ok(Outcome::Done(self.save(message)))
             }
             Code::Kernel | Code::Implementation => Err(error),
-            _ => Ok(Err(error)),
+            _ if is_lost => Ok(Outcome::Lost(error)),
+            _ => Ok(Outcome::Done(Err(error))),
+        }
+    }
+
+    /// Runs a message again whose device was lost: on another one, or on the same, if there is no other, as another
+    /// process may serve that by then; at last by the failsafe.
+    ///
+    /// # Errors
+    /// Why it does not run again, or how that fails.
+    #[cold]
+    pub fn run_again(&self, message: &mut Message, mut lost: Error) -> Result<()> {
+        loop {
+            let why = match self.stateful.load(Relaxed) {
+                true => Some("it has buffers of its own, so it stays on its device: write the buffers anew, as what only the device had is lost"),
+                false => message.cannot_run_again(),
+            };
+            if let Some(why) = why {
+                let text = format!("{}; child rank {:#x} ({}) does not run it on another device: {why}", lost.text, self.id(), self.alias);
+                return Err(Error::new(Code::Device, text));
+            }
+            message.restore()?;
+            if message.again >= AGAIN {
+                if self.failsafe.is_none() {
+                    return Err(lost);
+                }
+                message.all_written();
+                return self.save(message);
+            }
+            message.again += 1;
+            self.leave(message);
+            message.replica = self.replicas.other_than(message.replica);
+            let Some(replica) = self.replicas.get(message.replica) else { return Err(lost) };
+            replica.load.messages.fetch_add(1, Relaxed);
+            message.outcome = match replica.pipeline(message)?.exec() {
+                Ok(_) => Outcome::Done(Ok(())),
+                Err(error) => self.settle(message, error)?,
+            };
+            match &message.outcome {
+                Outcome::Lost(error) => lost = error.clone(),
+                Outcome::Done(outcome) => return outcome.clone(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// True if what a device made is gone with it, which comes out when that is read.
+    pub fn has_lost(&self, message: &Message, error: &Error) -> bool {
+        matches!(error.code, Code::Device | Code::Failed)
+            && self.replicas.get(message.replica).is_some_and(|replica| replica.may_leave)
+    }
+
+    /// A device has a message less.
+    fn leave(&self, message: &Message) {
+        if let Some(replica) = self.replicas.get(message.replica) {
+            replica.load.messages.fetch_sub(1, Relaxed);
         }
     }
 
@@ -347,13 +375,20 @@ impl Child {
 
     /// Waits for the end of a message, and gives its outcome.
     pub fn outcome(&self, message: &mut Message) -> Result<()> {
-        match &mut message.outcome {
-            Outcome::Nothing => Ok(()),
+        if let Outcome::Running(handle) = &message.outcome {
+            let outcome = handle.wait();
+            message.outcome = match outcome {
+                Ok(()) => Outcome::Done(Ok(())),
+                Err(error) => self.settle(message, error)?,
+            };
+        }
+        match &message.outcome {
+            Outcome::Nothing | Outcome::Running(_) => Ok(()),
             Outcome::Done(outcome) => outcome.clone(),
-            Outcome::Running(_) => match message.wait() {
-                Ok(()) => Ok(()),
-                Err(error) => self.settle(message, error).and_then(|outcome| outcome),
-            },
+            Outcome::Lost(error) => {
+                let error = error.clone();
+                self.run_again(message, error)
+            }
         }
     }
 
@@ -364,9 +399,7 @@ impl Child {
 
     /// Takes back a message that was received, or that nothing will receive.
     pub fn release(&self, mut message: Box<Message>) {
-        if let Some(replica) = self.replicas.get(message.replica) {
-            replica.load.messages.fetch_sub(1, Relaxed);
-        }
+        self.leave(&message);
         let was_received = !matches!(message.outcome, Outcome::Running(_)) || message.is_finished();
         message.outcome = Outcome::Nothing;
         if was_received {
@@ -391,7 +424,7 @@ impl Child {
             shape: Shape::from_slice(&[count as u64]),
             place: Place::External(data.expose_provenance()),
         };
-        let Some(replica) = self.replicas.first() else {
+        let Some((_, replica)) = self.replicas.used().next() else {
             return Ok(Contents::new(
                 SmallVec::from_iter([Item::Array(0)]),
                 SmallVec::from_iter([own]),
@@ -447,24 +480,4 @@ impl Child {
         }
         contents.ok_or_else(refused)
     }
-}
-
-impl Replica {
-    /// The kernels of a message as a pipeline.
-    fn pipeline(&self, message: &Message) -> Result<flash_core::Pipeline<'static>> {
-        let mut pipeline = self.runtime.pipeline();
-        for (kernel, (arguments, dimensions)) in self.kernels.iter().zip(message.kernels()) {
-            pipeline = add(pipeline, kernel, &arguments, dimensions)?;
-        }
-        Ok(pipeline)
-    }
-}
-
-fn add(
-    pipeline: flash_core::Pipeline<'static>,
-    kernel: &BoundKernel,
-    arguments: &impl AnyArguments,
-    dimensions: Dimensions<'_>,
-) -> Result<flash_core::Pipeline<'static>> {
-    Ok(pipeline.submit(kernel.args(arguments)?.shared()).defer(dimensions))
 }

@@ -5,7 +5,8 @@
 //!
 //! - A **configuration** (`config`, `attributes.rs`) says which functions there are, and on which devices.
 //! - A **world** (`world.rs`) has the parent ranks of a program and what they have claimed.
-//! - A **child rank** (`child.rs`) is a kernel, or several, on one or more devices, or a failsafe.
+//! - A **child rank** (`child.rs`) is a kernel, or several, on one or more devices (`replicas.rs`), or a
+//!   failsafe.
 //! - A **compute object** (`object.rs`) is a list of arguments. Arrays of it may be memory that programs and
 //!   devices share (`unified.rs`).
 //! - A **message** (`message.rs`) is one run; **mailboxes** (`mailbox.rs`) hand it to who receives it.
@@ -26,6 +27,7 @@ mod mailbox;
 mod message;
 pub mod object;
 mod ranks;
+mod replicas;
 pub mod table;
 pub mod unified;
 mod world;

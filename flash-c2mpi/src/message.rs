@@ -4,6 +4,11 @@
 //! it was made of. What is external there is copied into memories of the message. When it has been received
 //! it goes back to its child rank, which makes the next one of it: if that is of the same object, nothing is
 //! allocated or looked up.
+//!
+//! A message of a device of another process can run again as long as its arguments are as they were when it
+//! was sent. Its own arrays are: of what its kernels change in place it keeps the original. Arrays that it
+//! shares with others are, unless its kernels change them in place, or a message that was sent later writes
+//! them, for which there are counters ([`written`]).
 
 use crate::error::{Code, Error, Result};
 use crate::object::{Array, ComputeObj, Contents, Item, Place};
@@ -14,6 +19,7 @@ use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, AnyArguments};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A run of a child rank.
 #[derive(Default)]
@@ -26,8 +32,10 @@ pub(crate) struct Message {
     kernels: SmallVec<[(usize, DimList); 1]>,
     /// Bytes of all arrays.
     pub bytes: usize,
-    /// The device of the child rank.
+    /// The number of its device in the child rank.
     pub replica: usize,
+    /// How often it has run again because its device was lost.
+    pub again: u32,
     pub outcome: Outcome,
 }
 
@@ -38,6 +46,8 @@ pub(crate) enum Outcome {
     Nothing,
     Done(Result<()>),
     Running(Handle),
+    /// Its device was lost, so it can run again.
+    Lost(Error),
 }
 
 /// An array of a message.
@@ -48,8 +58,29 @@ struct Sent {
     staged: bool,
     /// As it was in the object.
     of: Array,
+    /// Its elements count when the kernels begin.
     read: bool,
     written: bool,
+    /// The kernels read elements that were there when they began, and write it.
+    in_place: bool,
+    /// Its elements when it was sent, if it is the message's own and changed in place.
+    original: Option<Vec<u8>>,
+    /// [`written`] when it was sent, if others have it, too.
+    seen: u64,
+}
+
+/// How many messages were sent that write a memory, or calls that did. Several memories have one counter: what
+/// has not changed was not written.
+fn written(memory: &AnyMemory) -> &'static AtomicU64 {
+    static ALL: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+    let hash = (memory.address().addr() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
+    &ALL[hash as usize]
+}
+
+/// Another message, or a call, writes a memory.
+#[inline]
+pub(crate) fn writes(memory: &AnyMemory) {
+    written(memory).fetch_add(1, Relaxed);
 }
 
 /// Where a receive puts what it gets.
@@ -116,8 +147,16 @@ impl Message {
         }
     }
 
-    /// Takes the arguments of an object, for these kernels; none: for the failsafe.
-    pub fn fill(&mut self, object: &Contents, kernels: &[&KernelDescriptor], on_host: bool) -> Result<()> {
+    /// Takes the arguments of an object, for these kernels; none: for the failsafe. `keep`: what it takes to
+    /// run again, too.
+    pub fn fill(
+        &mut self,
+        object: &Contents,
+        kernels: &[&KernelDescriptor],
+        on_host: bool,
+        keep: bool,
+    ) -> Result<()> {
+        self.again = 0;
         if self.layout != object.layout || object.layout == 0 {
             self.layout = 0;
             self.adopt(object, kernels)?;
@@ -128,7 +167,7 @@ impl Message {
                 own.copy_from_slice(bytes);
             }
         }
-        for sent in &self.arrays {
+        for sent in &mut self.arrays {
             match sent.of.place {
                 Place::External(address) if sent.read && sent.of.bytes() > 0 => {
                     let from: *const u8 = std::ptr::with_exposed_provenance(address);
@@ -136,11 +175,23 @@ impl Message {
                     // not in the message's own memory.
                     let bytes = unsafe { std::slice::from_raw_parts(from, sent.of.bytes()) };
                     sent.memory.write()?.copy_from_slice(bytes);
+                    sent.original = (keep && sent.in_place).then(|| {
+                        let mut original = sent.original.take().unwrap_or_default();
+                        original.clear();
+                        original.extend_from_slice(bytes);
+                        original
+                    });
                 }
                 // The program may have written there since devices had it.
                 Place::Unified(..) | Place::Owned(_) if !on_host => drop(sent.memory.write()?),
                 _ => {}
             }
+            if !sent.staged && sent.written {
+                writes(&sent.memory);
+            }
+        }
+        if keep {
+            self.arrays.iter_mut().for_each(|sent| sent.seen = written(&sent.memory).load(Relaxed));
         }
         Ok(())
     }
@@ -177,16 +228,24 @@ impl Message {
         }
         for (index, array) in object.arrays.iter().enumerate() {
             let (mut read, mut written) = (kernels.is_empty(), kernels.is_empty());
-            let dimensions = self.kernels.iter().map(|(_, dimensions)| dimensions);
-            let arguments = kernels.iter().zip(dimensions).flat_map(|(kernel, dimensions)| {
-                kernel.arguments.iter().map(move |argument| (argument, dimensions))
-            });
-            for (item, (argument, dimensions)) in object.items.iter().zip(arguments) {
-                if matches!(item, Item::Array(of) if *of == index) {
-                    written |= argument.access != Access::Read;
-                    // Elements that a launch leaves out are as they were.
-                    read |= argument.access != Access::Write || !covers(argument, &array.shape, dimensions);
-                }
+            let (mut taken, mut anew) = (kernels.is_empty(), false);
+            let mut items = object.items.iter();
+            for (kernel, (_, dimensions)) in kernels.iter().zip(&self.kernels) {
+                let own = kernel.arguments.iter().zip(items.by_ref());
+                let own: SmallVec<[&ArgumentDescriptor; 2]> = own
+                    .filter_map(|(argument, item)| match item {
+                        Item::Array(of) if *of == index => Some(argument),
+                        _ => None,
+                    })
+                    .collect();
+                let all = |argument: &&ArgumentDescriptor| covers(argument, &array.shape, dimensions);
+                let is_read = own.iter().any(|argument| argument.access != Access::Write);
+                written |= own.iter().any(|argument| argument.access != Access::Read);
+                // What an earlier kernel has written all of is no longer as it was.
+                taken |= is_read && !anew;
+                // Elements that a launch leaves out are as they were.
+                read |= is_read || !own.iter().all(all);
+                anew |= !is_read && own.iter().any(all);
             }
             let (memory, range, staged) = match &array.place {
                 Place::External(_) => {
@@ -200,7 +259,17 @@ impl Message {
                 Place::Unified(memory, range) => (memory.clone(), range.clone(), false),
                 Place::Internal { memory, .. } | Place::Owned(memory) => (memory.clone(), None, false),
             };
-            self.arrays.push(Sent { memory, range, staged, of: array.clone(), read, written });
+            self.arrays.push(Sent {
+                memory,
+                range,
+                staged,
+                of: array.clone(),
+                read,
+                written,
+                in_place: taken && written,
+                original: None,
+                seen: 0,
+            });
         }
         Ok(())
     }
@@ -260,12 +329,30 @@ impl Message {
         self.arrays.clear();
     }
 
-    /// Waits for its end, and gives its outcome.
-    pub fn wait(&mut self) -> Result<(), flash_core::Error> {
-        match &self.outcome {
-            Outcome::Running(handle) => handle.wait(),
-            _ => Ok(()),
+    /// Why its arguments are not as they were when it was sent, if they are not. It had [`fill`](Self::fill)
+    /// keep what it takes.
+    pub fn cannot_run_again(&self) -> Option<&'static str> {
+        for sent in &self.arrays {
+            if sent.in_place && sent.original.is_none() && sent.of.bytes() > 0 {
+                return Some(
+                    "it changes an array in place that is not a copy of its own: unified memory, a buffer, or what an empty object received",
+                );
+            }
+            if !sent.staged && sent.seen != written(&sent.memory).load(Relaxed) {
+                return Some("what was sent later writes an array that both have");
+            }
         }
+        None
+    }
+
+    /// What its kernels change in place is as it was.
+    pub fn restore(&mut self) -> Result<()> {
+        for sent in &self.arrays {
+            if let Some(original) = &sent.original {
+                sent.memory.write()?.copy_from_slice(original);
+            }
+        }
+        Ok(())
     }
 
     /// Writes what the kernels wrote to where a receive wants it. Returns the number of bytes.
@@ -425,11 +512,13 @@ impl Sent {
                 }
             }
             Place::Unified(memory, range) => {
+                writes(memory);
                 drop(memory.write()?);
                 self.copy_to(at(memory, range))?;
             }
             Place::Internal { memory, .. } | Place::Owned(memory) => {
                 if memory.address() != self.memory.address() {
+                    writes(memory);
                     let from = self.memory.read(self.range())?;
                     memory.write()?.copy_from_slice(&from);
                 }

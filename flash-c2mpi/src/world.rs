@@ -4,13 +4,14 @@
 //! them, which frees what is left of them when it ends.
 
 use crate::attributes::{Attribute, Attributes, Overrides};
-use crate::child::{Child, Failsafe, Load, Replica, Timing};
+use crate::child::{Child, Failsafe, Load, Timing};
 use crate::config::{Config, Function, Platform, Strategy};
 use crate::error::{Code, Error, Result};
 use crate::functions;
 use crate::mailbox::{self, ANY_SOURCE, ANY_TAG, Envelope, Mailbox, Ticket, Wanted};
-use crate::message::Into;
+use crate::message::{self, Into};
 use crate::object::ComputeObj;
+use crate::replicas::{Replica, Replicas};
 use crate::table::{Kind, Table};
 use flash_core::Context;
 use flash_core::descriptor::Implementation;
@@ -147,7 +148,7 @@ impl World {
         let (function, platform) = self.config.claimed(alias, overrides, is_packaged)?;
         let replicas = match self.replicas(&function, &platform) {
             Ok(replicas) => replicas,
-            Err(error) if error.code == Code::Implementation && failsafe.is_some() => Vec::new(),
+            Err(error) if error.code == Code::Implementation && failsafe.is_some() => Replicas::none(),
             Err(error) => return Err(error),
         };
         let strategy = platform.strategy;
@@ -159,10 +160,12 @@ impl World {
     }
 
     /// The devices for a function, as many as it wants and there are.
-    fn replicas(&self, function: &Function, platform: &Platform) -> Result<Vec<Replica>> {
-        let stages: Vec<&Function> = match &function.pipeline[..] {
-            [] => vec![function],
-            aliases => aliases.iter().map(|alias| self.config.function(alias)).collect::<Result<_>>()?,
+    fn replicas(self: &Arc<Self>, function: &Function, platform: &Platform) -> Result<Replicas> {
+        let stages: Vec<Function> = match &function.pipeline[..] {
+            [] => vec![function.clone()],
+            aliases => {
+                aliases.iter().map(|alias| self.config.function(alias).cloned()).collect::<Result<_>>()?
+            }
         };
         let kernels = stages.iter().map(|stage| functions::kernel_of(stage, &self.context));
         let kernels: Vec<String> = kernels.collect::<Result<_>>()?;
@@ -178,17 +181,17 @@ impl World {
             }
         });
         self.order(&mut devices, platform, &kernels);
-        let mut replicas = Vec::new();
-        for device in devices {
-            match self.replica(device, &stages, &kernels) {
-                Ok(replica) => replicas.push(replica),
-                Err(error) => refused.push(format!("{}: {}", device.id(), error.text)),
-            }
-            if replicas.len() == function.repl as usize || platform.strategy == Strategy::Pinned {
-                break;
-            }
+        let mut count = function.repl as usize;
+        if platform.strategy == Strategy::Pinned {
+            devices.truncate(1);
+            count = 1;
         }
-        if replicas.is_empty() {
+        let (world, names) = (self.clone(), kernels.clone());
+        let bind = Box::new(move |device| world.replica(device, &stages, &names));
+        let replicas = Replicas::new(devices, count, bind, &mut |device, error| {
+            refused.push(format!("{}: {}", device.id(), error.text));
+        });
+        if replicas.len() == 0 {
             let text = format!(
                 "`{}` ({}): expected one of {all} devices of `{}` to run {}, found none: {}",
                 function.alias,
@@ -227,7 +230,7 @@ impl World {
     fn replica(
         &self,
         device: &'static DeviceHandle,
-        stages: &[&Function],
+        stages: &[Function],
         kernels: &[String],
     ) -> Result<Replica> {
         let runtime = self.context.runtime(device.id())?;
@@ -353,6 +356,7 @@ impl World {
     ) -> Result<()> {
         let memory = lock(&BUFFERS.get(buffer)?.memory).clone();
         World::check_buffer(&memory, count, element)?;
+        message::writes(&memory);
         if count > 0 {
             // SAFETY: the caller vouches.
             let bytes = unsafe { std::slice::from_raw_parts(data, count * element.size) };
@@ -609,9 +613,15 @@ fn deliver(mut envelope: Envelope, target: &Target<'_>) -> Result<Status> {
         Target::Object(object) => Into::Object(object),
         Target::Array(data, count, element) => Into::Array(*data, *count, *element),
     };
-    let on_host = child.is_on_host(message);
-    let bytes = message.deliver(&into, on_host)?;
-    Ok(Status { source, tag, bytes })
+    loop {
+        match message.deliver(&into, child.is_on_host(message)) {
+            Ok(bytes) => return Ok(Status { source, tag, bytes }),
+            Err(error) if child.has_lost(message, &error) => {
+                child.run_again(message, error).inspect_err(|_| message.discard())?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 pub(crate) fn check_tag(tag: i32) -> Result<()> {

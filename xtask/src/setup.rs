@@ -78,6 +78,7 @@ const PEERS: &[Need] = &[
         package: "libstarpu-dev",
         used_by: "the StarPU peer",
     },
+    Need { probe: Probe::Header("zmq.h"), package: "libzmq3-dev", used_by: "the ZeroMQ peer" },
     OPENBLAS,
 ];
 

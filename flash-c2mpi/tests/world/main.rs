@@ -3,6 +3,7 @@
 #![allow(clippy::undocumented_unsafe_blocks)] // each call of a function of the header would say the same
 
 mod accelerators;
+mod agents;
 mod buffers;
 mod claims;
 mod configurations;
@@ -21,6 +22,8 @@ use flash_core::Context;
 use flash_core::descriptor::ElementType;
 use flash_core::memory::AnyType;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// data += by.
@@ -52,6 +55,23 @@ struct Faulty<'a> {
 #[kernel(name = "halo.gate", dims(i))]
 struct Gate<'a> {
     to: Item<'a, Write<u64>>,
+}
+
+/// to = 2 from, at its first item once it is not held up.
+#[derive(KernelDefinition)]
+#[kernel(name = "halo.slow", dims(i))]
+struct Slow<'a> {
+    hold: u64,
+    from: Item<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+/// data += 1, at its first item once it is not held up.
+#[derive(KernelDefinition)]
+#[kernel(name = "halo.slow_next", dims(i))]
+struct SlowNext<'a> {
+    hold: u64,
+    data: Item<'a, ReadWrite<u64>>,
 }
 
 /// The sum of a struct's members, into one element.
@@ -114,6 +134,42 @@ impl CpuItem<Gate<'_>> for Code {
     }
 }
 
+/// A file that holds kernels up as long as it is there, in whatever process they run.
+fn hold_file(number: u64) -> PathBuf {
+    std::env::temp_dir().join(format!("flash-halo-hold-{number}"))
+}
+
+/// Ends the process of the kernel instead.
+const ENDS: u64 = u64::MAX;
+
+fn wait_at_first(i: Index<1>, hold: u64) {
+    if hold == ENDS {
+        std::process::abort();
+    }
+    while i[0] == 0 && hold != 0 && hold_file(hold).exists() {
+        // Says that it is here; a file that was removed meanwhile is not made again.
+        let file = std::fs::OpenOptions::new().write(true).open(hold_file(hold));
+        let _ = file.and_then(|mut file| file.write_all(b"held"));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[kernel]
+impl CpuItem<Slow<'_>> for Code {
+    fn item(i: Index<1>, k: SlowItem<'_>) {
+        wait_at_first(i, k.hold);
+        k.to.set(2 * *k.from);
+    }
+}
+
+#[kernel]
+impl CpuItem<SlowNext<'_>> for Code {
+    fn item(i: Index<1>, k: SlowNextItem<'_>) {
+        wait_at_first(i, k.hold);
+        *k.data += 1;
+    }
+}
+
 #[kernel]
 impl CpuItem<Members<'_>> for Code {
     fn item(_: Index<1>, k: MembersItem<'_>) {
@@ -126,6 +182,8 @@ const FUNCTIONS: &str = r#"
     {"func_alias": "DOUBLE", "sw_fid": "halo.double", "key": "ALL_CPU"},
     {"func_alias": "FAULTY", "sw_fid": "halo.faulty", "key": "ALL_CPU"},
     {"func_alias": "GATE", "sw_fid": "halo.gate", "key": "ALL_CPU"},
+    {"func_alias": "SLOW", "sw_fid": "halo.slow", "key": "ALL_CPU"},
+    {"func_alias": "SLOW_NEXT", "sw_fid": "halo.slow_next", "key": "ALL_CPU"},
     {"func_alias": "MEMBERS", "sw_fid": "halo.members", "key": "ALL_CPU"},
     {"func_alias": "NOTHING", "sw_fid": "halo.nothing", "key": "ALL_CPU"},
     {"func_alias": "THRICE", "pipeline": ["DOUBLE", "INCREASE"], "key": "ALL_CPU"}"#;

@@ -1,12 +1,14 @@
 //! What a child rank of C2MPI costs beside the call of its kernel: the paper's portability score, and its T1,
 //! the time of a round trip less that of the kernel and of copies. Arrays are in memory that programs and
-//! devices share, so nothing is copied in this process.
+//! devices share, so nothing is copied in this process. Beside a round trip through an agent are those of its
+//! bytes by a Unix socket and by ZeroMQ.
 //!
 //! The rows are of a process of their own, which becomes its own agent.
 
 #![allow(clippy::undocumented_unsafe_blocks)] // arrays of this module, and calls of `mpix.h`
 
 use crate::dispatch::per_call;
+use crate::peers::{Source, cache, long, or_without};
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context, Result, ensure};
 use flash_c2mpi::c::calls::*;
@@ -18,7 +20,7 @@ use flash_core::descriptor::ElementType;
 use flash_core::get_runtime;
 use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, BoundKernel};
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_long, c_void};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -75,7 +77,8 @@ pub fn measure() -> Result<()> {
     }
     let n = SMALL[0];
     let (mut direct, mut trip) = (Direct::new(multiply, n)?, Trip::new(multiply, n, c"ALL_CPU:0@agent")?);
-    let mut socket = Socket::new(3 * 4 * n as usize)?;
+    let bytes = 3 * 4 * n as usize;
+    let mut socket = Socket::new(bytes)?;
     rows.push(us(
         format!(
             "T1 of EWMM of {n} numbers, through an agent, against a round trip of its bytes by a Unix socket"
@@ -83,6 +86,10 @@ pub fn measure() -> Result<()> {
         || trip.ns() - direct.ns(),
         Some(&mut || socket.ns() / 1e3),
     ));
+    if let Some(mut zeromq) = or_without("ZeroMQ", ZeroMq::new(bytes))? {
+        let name = format!("T1 of EWMM of {n} numbers, through an agent, against that of ZeroMQ by ipc");
+        rows.push(us(name, || trip.ns() - direct.ns(), Some(&mut || zeromq.ns() / 1e3)));
+    }
     println!("{}", serde_json::to_string(&rows)?);
     Ok(())
 }
@@ -217,6 +224,41 @@ impl Socket {
             self.stream.write_all(&self.bytes).expect("a thread reads");
             self.stream.read_exact(&mut self.bytes).expect("a thread writes");
         })
+    }
+}
+
+/// A pair of ZeroMQ's sockets, and a thread at the other end that sends back what comes.
+struct ZeroMq {
+    pair: *mut c_void,
+    ns: unsafe extern "C" fn(*mut c_void, c_long) -> f64,
+    /// Of its socket's file.
+    _folder: tempfile::TempDir,
+}
+
+impl ZeroMq {
+    fn new(bytes: usize) -> Result<ZeroMq> {
+        let source = Source {
+            name: "zmq.c",
+            text: include_str!("../peers/zmq.c"),
+            compiler: "gcc",
+            flags: &["-O3", "-march=native", "-fPIC", "-shared"],
+            libraries: &["-lzmq", "-lpthread"],
+        };
+        let library = source.load(&cache()?)?;
+        let folder = tempfile::tempdir()?;
+        let endpoint = CString::new(format!("ipc://{}", folder.path().join("zmq").display()))?;
+        type Open = unsafe extern "C" fn(*const c_char, c_long) -> *mut c_void;
+        // The signatures are those of zmq.c.
+        let (open, ns) = unsafe { (library.get::<Open>(b"zmq_pair_open\0")?, *library.get(b"zmq_pair_ns\0")?) };
+        let pair = unsafe { open(endpoint.as_ptr(), long(bytes)) };
+        ensure!(!pair.is_null(), "no pair of sockets at {}", endpoint.to_string_lossy());
+        Ok(ZeroMq { pair, ns, _folder: folder })
+    }
+
+    fn ns(&mut self) -> f64 {
+        let ns = unsafe { (self.ns)(self.pair, long(TRIPS / 10)) };
+        assert!(ns > 0.0, "the thread sends back what comes");
+        ns
     }
 }
 

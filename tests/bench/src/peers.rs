@@ -83,8 +83,7 @@ impl Peers {
             return Ok(Self::default());
         }
         set_environment()?;
-        let cache = env::current_exe()?.with_file_name("peers");
-        fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
+        let cache = cache()?;
         Ok(Self {
             openmp: or_without("gcc's OpenMP", OpenMp::load(&cache))?,
             tbb: or_without("oneTBB", Tbb::load(&cache))?,
@@ -103,7 +102,15 @@ impl Peers {
     }
 }
 
-fn or_without<T>(peer: &str, loaded: Result<T>) -> Result<Option<T>> {
+/// The folder of compiled peers.
+pub fn cache() -> Result<PathBuf> {
+    let cache = env::current_exe()?.with_file_name("peers");
+    fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    Ok(cache)
+}
+
+/// The peer; none if it cannot be had, which is said, and is an error with `CI=true`.
+pub fn or_without<T>(peer: &str, loaded: Result<T>) -> Result<Option<T>> {
     match loaded {
         Ok(peer) => Ok(Some(peer)),
         Err(error) if env::var("CI").is_ok_and(|ci| !matches!(ci.as_str(), "" | "0" | "false")) => {
