@@ -314,11 +314,18 @@ impl Child {
     pub fn run_again(&self, message: &mut Message, mut lost: Error) -> Result<()> {
         loop {
             let why = match self.stateful.load(Relaxed) {
-                true => Some("it has buffers of its own, so it stays on its device: write the buffers anew, as what only the device had is lost"),
+                true => Some(
+                    "it has buffers of its own, so it stays on its device: write the buffers anew, as what only the device had is lost",
+                ),
                 false => message.cannot_run_again(),
             };
             if let Some(why) = why {
-                let text = format!("{}; child rank {:#x} ({}) does not run it on another device: {why}", lost.text, self.id(), self.alias);
+                let text = format!(
+                    "{}; child rank {:#x} ({}) does not run it on another device: {why}",
+                    lost.text,
+                    self.id(),
+                    self.alias
+                );
                 return Err(Error::new(Code::Device, text));
             }
             message.restore()?;

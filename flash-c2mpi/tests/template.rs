@@ -182,15 +182,30 @@ fn and_on_a_device_with_a_memory_of_its_own() {
     same_bits(&rt, "TEST", &[("FLASH_BACKEND_PATH", plugin)]);
 }
 
-#[test]
-fn and_on_opencl_devices() {
-    let name = "and_on_opencl_devices";
+/// Each OpenCL device, called in this process, and by a key with this end.
+fn on_opencl_devices(test: &str, end: &str) {
     let plugin =
         plugins::build(&["flash-backend-opencl-fpga-plugin"]).join("libflash_backend_opencl_fpga_plugin.so");
-    match flash_tests::context(&[("plugin_path", plugin.to_str().unwrap())]).runtime("OPENCL:0") {
-        Ok(rt) => same_bits(&rt, "OPENCL:0", &[("FLASH_BACKEND_PATH", &plugin)]),
-        Err(error) => skip(name, &format!("no OpenCL device: {error}")),
+    let context = flash_tests::context(&[("plugin_path", plugin.to_str().unwrap())]);
+    match context.runtime("OPENCL") {
+        Ok(all) => {
+            for device in all.devices() {
+                let rt = context.runtime(device.id()).unwrap();
+                same_bits(&rt, &format!("{}{end}", device.id()), &[("FLASH_BACKEND_PATH", &plugin)]);
+            }
+        }
+        Err(error) => skip(test, &format!("no OpenCL device: {error}")),
     }
+}
+
+#[test]
+fn and_on_opencl_devices() {
+    on_opencl_devices("and_on_opencl_devices", "");
+}
+
+#[test]
+fn and_on_opencl_devices_through_an_agent() {
+    on_opencl_devices("and_on_opencl_devices_through_an_agent", "@agent");
 }
 
 #[test]

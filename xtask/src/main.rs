@@ -6,7 +6,7 @@
 //! - `env` and `run` make the OpenCL devices that `setup` installs visible (`opencl.rs`).
 //! - `check-cuda` compiles every CUDA kernel (`cuda.rs`).
 //! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
-//! - `soak` runs random graphs, tasks and launches against models (`soak.rs`).
+//! - `soak` runs random graphs, tasks and launches against models, and long runs of C2MPI (`soak.rs`).
 //! - `gpu` tests and measures the CUDA backend where there is a GPU (`gpu/`).
 //! - `install` puts the library for C, the program, plugins and headers under a prefix (`install.rs`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
@@ -68,6 +68,7 @@ Examples:
   cargo xtask bench dispatch --json d.json   the same, the rows also to a file
   cargo xtask bench dispatch --against DIR   the same here and in another checkout, as ratios
   cargo xtask soak graphs --minutes 30       random graphs, until the time is over or one fails
+  cargo xtask soak halo --only claims        one of the long runs of C2MPI
   cargo xtask install --prefix /opt/flash --release   the library for C, C++ and Fortran
   cargo xtask gpu --pack FOLDER              for a machine that has a GPU, but no Rust
 

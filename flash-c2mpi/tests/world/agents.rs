@@ -46,7 +46,9 @@ fn with_agents(body: impl FnOnce(Arc<World>), name: &str) {
 fn claim_on(world: &Arc<World>, alias: &str, key: &str, failsafe: Option<Failsafe>) -> i32 {
     let on = |alias, key, failsafe| {
         let mut overrides = Overrides::default();
-        [("key", key), ("func_repl", "1")].iter().for_each(|(name, value)| overrides.set(name, value).unwrap());
+        [("key", key), ("func_repl", "1")]
+            .iter()
+            .for_each(|(name, value)| overrides.set(name, value).unwrap());
         world.claim(alias, failsafe, &overrides).unwrap_or_else(|error| panic!("{error}"))
     };
     for key in key.split(',') {

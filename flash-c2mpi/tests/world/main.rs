@@ -21,9 +21,9 @@ use flash_c2mpi::{ComputeObj, Error, Status, Target, Wanted, World};
 use flash_core::Context;
 use flash_core::descriptor::ElementType;
 use flash_core::memory::AnyType;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// data += by.

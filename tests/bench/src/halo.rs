@@ -249,7 +249,8 @@ impl ZeroMq {
         let endpoint = CString::new(format!("ipc://{}", folder.path().join("zmq").display()))?;
         type Open = unsafe extern "C" fn(*const c_char, c_long) -> *mut c_void;
         // The signatures are those of zmq.c.
-        let (open, ns) = unsafe { (library.get::<Open>(b"zmq_pair_open\0")?, *library.get(b"zmq_pair_ns\0")?) };
+        let (open, ns) =
+            unsafe { (library.get::<Open>(b"zmq_pair_open\0")?, *library.get(b"zmq_pair_ns\0")?) };
         let pair = unsafe { open(endpoint.as_ptr(), long(bytes)) };
         ensure!(!pair.is_null(), "no pair of sockets at {}", endpoint.to_string_lossy());
         Ok(ZeroMq { pair, ns, _folder: folder })
