@@ -305,8 +305,8 @@ impl Child {
         }
     }
 
-    /// Runs a message again whose device was lost: on another one, or on the same, if there is no other, as another
-    /// process may serve that by then; at last by the failsafe.
+    /// Runs a message again whose device was lost: on another one, or on the same, if there is no other, as
+    /// another process may serve that by then; at last by the failsafe.
     ///
     /// # Errors
     /// Why it does not run again, or how that fails.

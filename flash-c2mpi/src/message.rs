@@ -69,8 +69,8 @@ struct Sent {
     seen: u64,
 }
 
-/// How many messages were sent that write a memory, or calls that did. Several memories have one counter: what
-/// has not changed was not written.
+/// How many messages were sent that write a memory, or calls that did. Several memories have one counter:
+/// what has not changed was not written.
 fn written(memory: &AnyMemory) -> &'static AtomicU64 {
     static ALL: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
     let hash = (memory.address().addr() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;

@@ -48,8 +48,8 @@ impl Replicas {
         Replicas { all: Vec::new(), used: Vec::new(), bind, moving: Mutex::default() }
     }
 
-    /// The first `count` of these devices on which the kernels can be bound. Why the others before them cannot
-    /// be used goes to `refused`.
+    /// The first `count` of these devices on which the kernels can be bound. Why the others before them
+    /// cannot be used goes to `refused`.
     pub fn new(
         devices: Vec<&'static DeviceHandle>,
         count: usize,

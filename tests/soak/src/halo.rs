@@ -111,7 +111,8 @@ impl Drop for Numbers {
 }
 
 /// Sends so many messages from 8 threads to two child ranks, and receives them by tags that are drawn. Each
-/// message comes once, and of one child rank and one tag in the order of sending. Returns how many there were.
+/// message comes once, and of one child rank and one tag in the order of sending. Returns how many there
+/// were.
 ///
 /// # Panics
 /// If one is lost, comes twice, or out of order.
@@ -158,8 +159,8 @@ pub fn messages(count: u64, seed: u64, done: &AtomicU64) -> u64 {
     rounds * THREADS * WINDOW
 }
 
-/// Sends so many messages from parent rank 0 through 1 and 2 to 3; each adds to what it got. They come once, and
-/// of one tag in the order of sending.
+/// Sends so many messages from parent rank 0 through 1 and 2 to 3; each adds to what it got. They come once,
+/// and of one tag in the order of sending.
 ///
 /// # Panics
 /// If one is lost, comes twice, or out of order.
@@ -213,9 +214,9 @@ pub fn forwarding(count: u64, seed: u64, done: &AtomicU64) -> u64 {
 /// Keys of devices in this process and in agents of it.
 const KEYS: [&str; 4] = ["ALL_CPU", "TEST", "ALL_CPU@agent", "TEST@agent"];
 
-/// Claims and frees so many child ranks, with buffers and messages that are left, on devices of this process and of
-/// agents of it. Memory, open files and threads of all processes are then as they were after the first ones.
-/// Returns the growth of memory, in bytes, of the process in which it was largest.
+/// Claims and frees so many child ranks, with buffers and messages that are left, on devices of this process
+/// and of agents of it. Memory, open files and threads of all processes are then as they were after the first
+/// ones. Returns the growth of memory, in bytes, of the process in which it was largest.
 ///
 /// The program calls [`flash::prelude::agent_here`] before.
 ///
@@ -260,7 +261,8 @@ pub fn claims(count: u64, seed: u64, done: &AtomicU64) -> u64 {
     most
 }
 
-/// The variable of a process that is a client of an agent: its seed, and for how many rounds; 0: until it is killed.
+/// The variable of a process that is a client of an agent: its seed, and for how many rounds; 0: until it is
+/// killed.
 const CLIENT: &str = "FLASH_SOAK_CLIENT";
 /// The device of clients.
 const SERVED: &str = "TEST@soak";
@@ -419,9 +421,9 @@ fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Kills so many clients of an agent at random moments. After each, the agent serves another one, which has right
-/// results and the same account as ever; has no client, and as many open files, threads and processes as before; and nothing is left in
-/// `/dev/shm`. Returns how many of those that were killed had come to work.
+/// Kills so many clients of an agent at random moments. After each, the agent serves another one, which has
+/// right results and the same account as ever; has no client, and as many open files, threads and processes
+/// as before; and nothing is left in `/dev/shm`. Returns how many of those that were killed had come to work.
 ///
 /// Clients are this program, started with these arguments; `programs` is the folder of `flash` and of the
 /// plugin of the key `TEST`.
@@ -431,8 +433,8 @@ fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 pub fn clients(count: u64, seed: u64, done: &AtomicU64, programs: &Path, arguments: &[&str]) -> u64 {
     let serving = Serving::start(programs);
     let mut random = Random::new(seed);
-    // A client that is not killed. Its agent's account, once it has freed all, is that of the first such client;
-    // it is not 0, as a client keeps buffers of devices for what comes next.
+    // A client that is not killed. Its agent's account, once it has freed all, is that of the first such
+    // client; it is not 0, as a client keeps buffers of devices for what comes next.
     let good = |expected: Option<Account>| {
         let mut client = serving.client(arguments, seed, ROUNDS);
         if !client.has_done(ROUNDS) {
