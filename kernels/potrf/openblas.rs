@@ -9,8 +9,8 @@ use flash_core::kernel;
 use flash_core::kernel::prelude::*;
 use std::ffi::c_int;
 
-/// An installed library is used. Sizes and CPUs that it does not support are left to blocks of our own, as are
-/// all where it is without LAPACK.
+/// An installed library is used. Sizes and CPUs that it does not support are left to blocks of our own, and
+/// so are all where it is without LAPACK.
 pub struct OpenBlas;
 
 #[kernel(for(f32, f64), name = "openblas", priority = 50, library = "libopenblas.so.0")]
