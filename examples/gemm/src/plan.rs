@@ -31,7 +31,8 @@ pub struct Wish {
 /// A product that can be computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    sizes: [usize; 3],
+    /// As in [`Wish`].
+    pub(crate) sizes: [usize; 3],
     /// Rows and columns of a tile.
     pub tile: usize,
     /// Tiles along m, k and n.
@@ -111,11 +112,6 @@ impl Plan {
     /// The range of elements of a tile along an axis: m, k and n.
     pub(crate) fn along(&self, axis: usize, tile: usize) -> Range<u64> {
         (tile * self.tile) as u64..((tile + 1) * self.tile).min(self.sizes[axis]) as u64
-    }
-
-    /// All elements along an axis.
-    pub(crate) fn all(&self, axis: usize) -> Range<u64> {
-        0..self.sizes[axis] as u64
     }
 
     /// Each window has all columns.

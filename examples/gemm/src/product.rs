@@ -23,7 +23,7 @@ use crate::windows::Window;
 use flash::kernels::gemm::Gemm;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
-use flash::{DeviceHandle, Error as FlashError, MemoryRange, OnCaller};
+use flash::{DeviceHandle, MemoryRange, OnCaller};
 use flash_graph::{Cx, Error, Graph, GraphError, Node, NodeRef, Out, Output, Pool, Receive, Route, Run};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -134,15 +134,15 @@ impl<T: Number> Part<'_, T> {
         let at_once = plan.replicas.unwrap_or(1);
         let with = if at_once > 1 { rt.options(OnCaller) } else { rt.clone() };
         let (of, [_, steps, columns]) = (matrices.clone(), plan.tiles);
+        let [m, k, n] = plan.sizes.map(|size| size as u64);
         let multiply = g.each("multiply", move |row: usize, out: &mut Out<()>, _: &mut Cx<'_>| {
             let rows = plan.along(0, row);
             for step in 0..steps {
                 let depth = plan.along(1, step);
-                let a = rectangle(&of.a, &rows, &depth)?;
-                let b = rectangle(&of.b, &depth, &plan.all(2))?;
-                let c = rectangle(&of.c, &rows, &plan.all(2))?;
+                let a = rectangle(&of.a, [m, k], [&rows, &depth])?;
+                let b = rectangle(&of.b, [k, n], [&depth, &(0..n)])?;
+                let c = rectangle(&of.c, [m, n], [&rows, &(0..n)])?;
                 let beta = if step > 0 || plan.adds { T::ONE } else { T::ZERO };
-                let [k, n] = [1, 2].map(|axis| plan.all(axis).end);
                 let product = Gemm::of(T::ONE, beta, n, depth.end - depth.start, 0, 0, k, n, n, a, b, c);
                 with.submit(product).exec([rows.end - rows.start])?;
             }
@@ -286,16 +286,23 @@ impl<T: Number> Part<'_, T> {
     }
 }
 
-/// The elements from the first to the last of a part of a matrix.
+/// The elements from the first to the last of a part of a matrix, which is of these rows and columns.
+///
+/// # Errors
+/// If the matrix is of other ones: before a launch, so that nothing is lost.
 fn rectangle<T: Number>(
     matrix: &FlashMemory<T>,
-    rows: &Range<u64>,
-    columns: &Range<u64>,
-) -> Result<MemoryRange<'static, T>, FlashError> {
-    let leading = matrix.shape()[0];
+    of: [u64; 2],
+    [rows, columns]: [&Range<u64>; 2],
+) -> Result<MemoryRange<'static, T>, Error> {
+    let [height, leading] = of;
+    if matrix.shape() != [leading, height] {
+        let found = matrix.shape();
+        return Err(format!("expected a matrix of the shape [{leading}, {height}], found {found:?}").into());
+    }
     let first = rows.start * leading + columns.start;
     let end = (rows.end - 1) * leading + columns.end;
-    matrix.clone().into_range(first as usize..end as usize)
+    Ok(matrix.clone().into_range(first as usize..end as usize)?)
 }
 
 /// Puts tiles together to panels, in the order of jobs and steps.
