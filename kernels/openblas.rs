@@ -235,8 +235,7 @@ impl Drop for ThreadCount {
 
 #[cfg(test)]
 mod tests {
-    use super::{LIBRARY, OpenBlas, suits};
-    use std::process::Command;
+    use super::suits;
 
     #[test]
     fn code_for_older_cpus_is_left_out() {
@@ -247,39 +246,5 @@ mod tests {
         for core in ["Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids", "neoversev1", ""] {
             assert!(suits(core, true), "{core}");
         }
-    }
-
-    #[test]
-    fn the_library_says_what_its_code_is_for() {
-        if !super::has_avx2() {
-            return;
-        }
-        // SAFETY: as in `Loaded::get`.
-        if unsafe { libloading::Library::new(LIBRARY) }.is_err() {
-            eprintln!("skipped: {LIBRARY} is not here");
-            return;
-        }
-        for (core, test) in [("Prescott", "of_long_ago"), ("Haswell", "such_as_this_one")] {
-            let program = std::env::current_exe().expect("this program");
-            let mut child = Command::new(program);
-            // What the library takes the CPU for.
-            child.env("OPENBLAS_CORETYPE", core);
-            child.args(["--include-ignored", "--exact", &format!("openblas::tests::{test}")]);
-            let output = child.output().expect("it starts");
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && text.contains("1 passed"), "{core}: {text}");
-        }
-    }
-
-    #[test]
-    #[ignore = "a child of the test above"]
-    fn of_long_ago() {
-        assert!(!OpenBlas::<f32>::get("flash.gemm").pays(usize::MAX));
-    }
-
-    #[test]
-    #[ignore = "a child of the test above"]
-    fn such_as_this_one() {
-        assert!(OpenBlas::<f32>::get("flash.gemm").pays(usize::MAX));
     }
 }

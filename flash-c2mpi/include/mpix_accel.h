@@ -212,6 +212,11 @@ __attribute__((format(printf, 1, 2))) static inline void mpix_refuse(const char 
     va_end(values);
 }
 
+/* The length of a text, or so many bytes of it: for `%.*s`. */
+static inline int mpix_at_most(flash_str text, size_t bytes) {
+    return (int)(text.len < bytes ? text.len : bytes);
+}
+
 /* A text that may stand in JSON as it is; `of` says of what it is the `field`. */
 static inline flash_str mpix_word(const char *of, const char *field, const char *word) {
     if (!word || !word[0])
@@ -379,7 +384,7 @@ static inline flash_error *mpix_submit(struct flash_device *device, const flash_
         if (work->attributes[i].required) {
             char text[200];
             snprintf(text, sizeof text, "the option `%.*s` is required, and the accelerator knows none",
-                     (int)(work->attributes[i].key.len % 100), (const char *)work->attributes[i].key.ptr);
+                     mpix_at_most(work->attributes[i].key, 100), (const char *)work->attributes[i].key.ptr);
             return flash_fail(FLASH_ERROR_UNSUPPORTED, text);
         }
     if (work->arg_count != function->parameter_count)
@@ -539,7 +544,7 @@ static inline void mpix_locate(flash_str key) {
             host[0] = 0;
         fclose(file);
     }
-    snprintf(mpix.host_and_key, sizeof mpix.host_and_key, "%s/%.*s", host, (int)(key.len % 80), (const char *)key.ptr);
+    snprintf(mpix.host_and_key, sizeof mpix.host_and_key, "%s/%.*s", host, mpix_at_most(key, 80), (const char *)key.ptr);
 }
 
 /* Runs when the library is loaded, before anything asks for the plugin. */

@@ -136,7 +136,8 @@ struct Slot {
 
 impl Slot {
     /// One of the tasks that it waits for has ended: true for the last. If no other is left, nothing else
-    /// counts, so there is nothing to write; its own run sets the count for the next one.
+    /// counts, so there is nothing to write; its own run sets the count for the next one. The load acquires
+    /// what the others did before they counted.
     #[inline]
     fn is_ready(&self) -> bool {
         self.pending.load(Ordering::Acquire) == 1 || self.pending.fetch_sub(1, Ordering::AcqRel) == 1

@@ -166,13 +166,13 @@ impl<'a, T: Number> Triangle<'a, T> {
         let n = lines.len();
         let groups = n / GROUP * GROUP;
         // Those that are too few for a group come last.
-        let rest = || if self.forward { groups..n } else { 0..n - groups };
+        let rest = if self.forward { groups..n } else { 0..n - groups };
         for i in (0..groups).step_by(GROUP) {
             let start = if self.forward { i } else { n - GROUP - i };
             self.group::<LANES, GROUP>(first, start, triangle, lines);
         }
-        for i in 0..rest().len() {
-            let start = if self.forward { rest().start + i } else { rest().end - 1 - i };
+        for i in 0..rest.len() {
+            let start = if self.forward { rest.start + i } else { rest.end - 1 - i };
             self.group::<LANES, 1>(first, start, triangle, lines);
         }
     }

@@ -70,7 +70,8 @@ pub struct Args {
     #[arg(long, value_name = "L", default_value = "1")]
     pub lookahead: NonZeroUsize,
 
-    /// Products that a device computes at the same time (default: the threads of a CPU, else 4)
+    /// Products that a device computes at the same time (default: 1 by all threads, where it works in place
+    /// in the host's memory; else the threads of a CPU, or 4)
     #[arg(long, value_name = "COUNT")]
     pub replicas: Option<NonZeroUsize>,
 

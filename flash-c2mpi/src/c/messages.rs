@@ -9,7 +9,7 @@ use crate::collective::TAG;
 use crate::error::{Code, Error, Result};
 use crate::mailbox::Wanted;
 use crate::object::ComputeObj;
-use crate::ranks::{self, Going};
+use crate::ranks::{self, Going, Ordinary};
 use crate::table::{Kind, Table};
 use crate::world::{self, Receive, Status, Target};
 use flash_core::memory::AnyType;
@@ -56,57 +56,48 @@ impl Place {
     }
 }
 
-/// Begins to send to a number that is an ordinary rank; `None`: it is none.
-///
-/// # Safety
-/// There are `count` elements, which are not written until the transfer is over.
+/// What a call sends, or where it receives: elements, how many, and of which type.
+type Elements = (*const c_void, c_int, MPIX_Datatype);
+
+/// The ordinary rank that a number is, and the bytes of what goes there or comes from there; `None`: it is
+/// none.
 #[inline]
-unsafe fn send_to_rank(
-    (buf, count, datatype): (*const c_void, c_int, MPIX_Datatype),
-    number: c_int,
-    tag: c_int,
-) -> Result<Option<Going>> {
+fn ordinary((buf, count, datatype): Elements, number: c_int) -> Result<Option<(Ordinary, usize)>> {
     if Kind::of(number).is_some() {
         return Ok(None);
     }
     world()?;
     let Some(rank) = ranks::of(number)? else { return Ok(None) };
-    arrays_alone(datatype)?;
+    if datatype == COMPUTE_OBJ {
+        return Err(Error::new(
+            Code::Type,
+            "expected elements for an ordinary rank, found a compute object: only child ranks take one",
+        ));
+    }
     let (element, count) = elements(buf, count, datatype)?;
+    Ok(Some((rank, count * element.size)))
+}
+
+/// Begins to send to a number that is an ordinary rank; `None`: it is none.
+///
+/// # Safety
+/// The elements are there, and are not written until the transfer is over.
+#[inline]
+unsafe fn send_to_rank(what: Elements, number: c_int, tag: c_int) -> Result<Option<Going>> {
+    let Some((rank, bytes)) = ordinary(what, number)? else { return Ok(None) };
     // SAFETY: the caller vouches.
-    unsafe { rank.send(buf.cast(), count * element.size, tag) }.map(Some)
+    unsafe { rank.send(what.0.cast(), bytes, tag) }.map(Some)
 }
 
 /// Begins to receive from a number that is an ordinary rank; `None`: it is none.
 ///
 /// # Safety
-/// There is room for `count` elements, which nothing else uses until the transfer is over.
+/// There is room for the elements, which nothing else uses until the transfer is over.
 #[inline]
-unsafe fn receive_of_rank(
-    (buf, count, datatype): (*mut c_void, c_int, MPIX_Datatype),
-    number: c_int,
-    tag: c_int,
-) -> Result<Option<Going>> {
-    if Kind::of(number).is_some() {
-        return Ok(None);
-    }
-    world()?;
-    let Some(rank) = ranks::of(number)? else { return Ok(None) };
-    arrays_alone(datatype)?;
-    let (element, count) = elements(buf, count, datatype)?;
+unsafe fn receive_of_rank(to: Elements, number: c_int, tag: c_int) -> Result<Option<Going>> {
+    let Some((rank, bytes)) = ordinary(to, number)? else { return Ok(None) };
     // SAFETY: the caller vouches.
-    unsafe { rank.receive(buf.cast(), count * element.size, tag) }.map(Some)
-}
-
-/// What ordinary ranks take.
-fn arrays_alone(datatype: MPIX_Datatype) -> Result<()> {
-    match datatype == COMPUTE_OBJ {
-        false => Ok(()),
-        true => Err(Error::new(
-            Code::Type,
-            "expected elements for an ordinary rank, found a compute object: only child ranks take one",
-        )),
-    }
+    unsafe { rank.receive(to.0.cast_mut().cast(), bytes, tag) }.map(Some)
 }
 
 fn one(count: c_int) -> Result<()> {

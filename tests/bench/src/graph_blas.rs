@@ -1,6 +1,6 @@
 //! Linear algebra through dataflow graphs, beside the best call of the whole: by OpenBLAS or by blocks of our
-//! own, with all threads. The matrices lie row by row on both sides, so the graphs' times have the copies to
-//! tiles and back in them.
+//! own, with all threads. The matrices lie row by row on both sides: the product works on them in place, and
+//! the factorisation's time has the copies to tiles and back in it.
 
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// Rows and columns of the matrices.
 const N: usize = 2048;
-/// Of a tile, of those that are fast on few cores.
+/// Of tiles, of those that are fast on few cores.
 const TILE_OF_PRODUCT: usize = 1024;
 const TILE_OF_FACTOR: usize = 256;
 

@@ -201,6 +201,32 @@ fn openblas_has_the_number_of_threads_afterwards_that_it_had_before() {
     }
 }
 
+/// The library is older than the CPU. What it is told it takes the CPU for.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn openblas_that_takes_the_cpu_for_one_of_long_ago_is_left_out() {
+    const TEST: &str = "matrices::openblas_that_takes_the_cpu_for_one_of_long_ago_is_left_out";
+    if let Err(why) = openblas() {
+        return flash_tests::skip(TEST, &why);
+    }
+    if !is_x86_feature_detected!("avx2") {
+        // Its code is right for this one.
+        return;
+    }
+    let both = || ["openblas", "blocked"].map(|name| product::<f32>("ALL_CPU", name, [405, 130, 257]).0);
+    flash_tests::in_process(&[("OPENBLAS_CORETYPE", "Prescott")], || {
+        let [theirs, ours] = both();
+        assert_eq!(theirs, ours, "the library's code has other bits: it fuses nothing");
+    });
+    // Code for such a CPU is used, whatever the library makes of this machine's.
+    flash_tests::in_process(&[("OPENBLAS_CORETYPE", "Haswell")], || {
+        let [theirs, ours] = both();
+        let ours: Vec<f64> = ours.iter().map(|x| x.wide()).collect();
+        let bound = |_| 2.0 * (257.0 + 8.0) * 257.0 * <f32 as Real>::EPSILON;
+        near(&theirs, &ours, bound, "openblas for a Haswell");
+    });
+}
+
 #[test]
 fn empty_matrices_have_products() {
     for (which, rt) in everywhere("matrices::empty_matrices_have_products") {
