@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A prepared implementation.
@@ -128,20 +128,18 @@ impl CpuKernel {
         rate > 0.0 && (items <= self.few() || items as f32 * rate < SMALL)
     }
 
-    /// Adds a measured time.
-    fn measured(&self, nanoseconds: u64, items: u64, threads: usize) {
-        if items > 0 {
-            // At most one thread per piece.
-            let threads = items.div_ceil(self.align()).min(threads as u64);
-            let now = (nanoseconds as f32 * threads as f32 / items as f32).max(0.01);
-            let new = match self.rate() {
-                0.0 => now,
-                // The first launches load code and data, too.
-                old if self.launches.load(Relaxed) <= FIRST && now < old => now,
-                old => old + (now - old) * 0.25,
-            };
-            self.rate.store(new.to_bits(), Relaxed);
-        }
+    /// Adds a measured time: of all threads together, without what they waited for each other.
+    fn measured(&self, nanoseconds: u64, items: u64) {
+        let now = (nanoseconds as f32 / items as f32).max(0.01);
+        let new = match self.rate() {
+            0.0 => now,
+            // The first launches load code and data, too.
+            old if now < old && self.launches.load(Relaxed) <= FIRST => now,
+            // A thread that lost its processor measures far too much, and nothing measures too little.
+            old if now < old => (old * now).sqrt(),
+            old => old + (now - old) * 0.25,
+        };
+        self.rate.store(new.to_bits(), Relaxed);
     }
 }
 
@@ -185,21 +183,33 @@ fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result
     }
     let timed = sampled || launch.profiled();
     let start = timed.then(Instant::now);
+    let busy = AtomicU64::new(0);
+    let how = How { parallel, busy: timed.then_some(&busy) };
     let result = if launch.phased() {
-        run_phased(crew, launch, parallel)
+        run_phased(crew, launch, how)
     } else {
-        run_plain(crew, launch, launch.args(), parallel)
+        run_plain(crew, launch, launch.args(), how)
     };
     if let Some(start) = start {
         let nanoseconds = start.elapsed().as_nanos() as u64;
-        // One that failed, or was stopped, has not run all its items.
-        if result.is_ok() {
-            let small = nanoseconds < 2_000;
-            kernel.measured(nanoseconds, items, if small && !parallel { 1 } else { crew.threads() });
+        // One that failed, or was stopped, has not run all its items. A `whole` kernel shares its work out.
+        if result.is_ok() && !kernel.whole {
+            let busy = busy.into_inner();
+            kernel.measured(if busy > 0 { busy } else { nanoseconds }, items);
         }
         launch.report(nanoseconds);
     }
     result
+}
+
+/// How a launch runs.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    /// By all threads, however short it is.
+    parallel: bool,
+    /// Takes the nanoseconds that threads spend in the kernel, if they are measured; a launch that the caller
+    /// runs as one share leaves it at 0.
+    busy: Option<&'a AtomicU64>,
 }
 
 #[cold]
@@ -244,15 +254,15 @@ fn run_plain(
     crew: Crew<'_>,
     launch: &Launch<'_, CpuKernel>,
     args: &[Arg],
-    parallel: bool,
+    how: How<'_>,
 ) -> Result<(), Failure> {
     let (kernel, space, phases) = (launch.kernel(), launch.space(), launch.phases());
-    if space.phases() == 1 && !kernel.whole && !parallel && kernel.is_small(space.items()) {
+    if space.phases() == 1 && !kernel.whole && !how.parallel && kernel.is_small(space.items()) {
         // SAFETY: the share is all there is of the launch.
         return unsafe { kernel.run_alone(&launch.share(0, 0..space.items()), args) };
     }
-    let estimate = estimate(kernel, args, parallel);
-    let job = Job::new(launch, [args, args], estimate);
+    let estimate = estimate(kernel, args, how.parallel);
+    let job = Job::new(launch, [args, args], estimate, how.busy);
     let count = phases.end - phases.start;
     if kernel.whole {
         return run_whole(crew, &job, count);
@@ -414,11 +424,11 @@ fn two_buffers(arg: &Arg) -> bool {
 
 /// Arguments with two buffers: they change places after every phase, and the contents end in the
 /// first.
-fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Result<(), Failure> {
+fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, how: How<'_>) -> Result<(), Failure> {
     let (kernel, phases) = (launch.kernel(), launch.phases());
     let count = phases.end - phases.start;
     if !launch.args().iter().any(two_buffers) {
-        return run_plain(crew, launch, launch.args(), parallel);
+        return run_plain(crew, launch, launch.args(), how);
     }
     let even = launch.args().to_vec();
     let mut odd = even.clone();
@@ -429,8 +439,8 @@ fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, parallel: bool) ->
             covered &= arg.flags & abi::ARG_FLAG_COVERED != 0;
         }
     }
-    let estimate = estimate(kernel, &even, parallel);
-    let job = Job::new(launch, [&even, &odd], estimate);
+    let estimate = estimate(kernel, &even, how.parallel);
+    let job = Job::new(launch, [&even, &odd], estimate, how.busy);
     if kernel.whole {
         run_whole(crew, &job, count)?;
     } else if covered {
@@ -459,12 +469,18 @@ struct Job<'a> {
     stop: *const u32,
     /// The multiple of rows at which its shares begin.
     align: u64,
+    busy: Option<&'a AtomicU64>,
     error: ErrorSlot,
 }
 
 impl<'a> Job<'a> {
     /// All of a launch, whose even and odd phases have these arguments.
-    fn new(launch: &Launch<'a, CpuKernel>, args: [&'a [Arg]; 2], estimate: Estimate) -> Job<'a> {
+    fn new(
+        launch: &Launch<'a, CpuKernel>,
+        args: [&'a [Arg]; 2],
+        estimate: Estimate,
+        busy: Option<&'a AtomicU64>,
+    ) -> Job<'a> {
         Job {
             kernel: launch.kernel(),
             space: launch.space(),
@@ -473,6 +489,7 @@ impl<'a> Job<'a> {
             args: args.map(<[Arg]>::as_ptr),
             stop: launch.stop_flag(),
             align: estimate.align.next_power_of_two(),
+            busy,
             error: ErrorSlot::default(),
         }
     }
@@ -503,7 +520,10 @@ impl Work for Job<'_> {
 
     #[inline]
     fn run(&self, k: u64, rows: Range<u64>) -> bool {
-        if self.stop.is_null() { self.run_rows(k, rows) } else { self.run_until_stopped(k, rows) }
+        if let Some(busy) = self.busy {
+            return self.run_measured(k, rows, busy);
+        }
+        self.run_share(k, rows)
     }
 }
 
@@ -511,6 +531,19 @@ impl Work for Job<'_> {
 const LOOK: Duration = Duration::from_micros(100);
 
 impl Job<'_> {
+    #[cold]
+    fn run_measured(&self, k: u64, rows: Range<u64>, busy: &AtomicU64) -> bool {
+        let start = Instant::now();
+        let goes_on = self.run_share(k, rows);
+        busy.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+        goes_on
+    }
+
+    #[inline]
+    fn run_share(&self, k: u64, rows: Range<u64>) -> bool {
+        if self.stop.is_null() { self.run_rows(k, rows) } else { self.run_until_stopped(k, rows) }
+    }
+
     /// Runs some rows piece by piece, and looks before each whether it is to stop.
     fn run_until_stopped(&self, k: u64, rows: Range<u64>) -> bool {
         // The first rows tell how long others take: earlier launches may have been others.
