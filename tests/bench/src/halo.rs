@@ -16,12 +16,13 @@ use flash_c2mpi::c::info::{MPIX_Info_create, MPIX_Info_free, MPIX_Info_set};
 use flash_c2mpi::c::messages::{MPIX_Recv, MPIX_Send};
 use flash_c2mpi::c::object::*;
 use flash_c2mpi::c::types::*;
-use flash_core::descriptor::ElementType;
+use flash_core::descriptor::{Element, ElementType};
 use flash_core::get_runtime;
 use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, BoundKernel};
 use std::ffi::{CStr, CString, c_char, c_long, c_void};
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
@@ -37,20 +38,98 @@ const SMALL: [u64; 3] = [64, 1024, 4096];
 /// Round trips of a turn.
 const TRIPS: usize = 5000;
 
-/// A function whose arrays all have as many numbers, or one; a scalar before them says how many.
+/// What a kernel is given.
+enum Given {
+    Count(u64),
+    Float(f32),
+    /// An array of ones of such a shape.
+    Floats(Vec<u64>),
+    Longs(Vec<u64>),
+    Ints(Vec<u32>),
+}
+
+/// A function of the paper's Table 1 at some size.
 struct Function {
     alias: &'static CStr,
     kernel: &'static str,
-    counted: bool,
-    /// How many numbers each array has, of `n`.
-    arrays: fn(u64) -> [u64; 3],
+    given: Vec<Given>,
+    /// The points of its space.
+    space: Vec<Range<u64>>,
+    /// T1 of T4 by the paper's Table 8, of its CPU.
+    paper: f64,
 }
 
-const FUNCTIONS: [Function; 3] = [
-    Function { alias: c"EWMM", kernel: "flash.ewmm", counted: true, arrays: |n| [n; 3] },
-    Function { alias: c"EWMD", kernel: "flash.ewmd", counted: true, arrays: |n| [n; 3] },
-    Function { alias: c"VDP", kernel: "flash.vdp", counted: false, arrays: |n| [n, n, 1] },
-];
+impl Function {
+    fn all() -> Vec<Function> {
+        // Three matrices, three cubes and a matrix of 48 MiB.
+        const SIDE: u64 = 2048;
+        const CUBE: u64 = 161;
+        const MATRIX: u64 = 3547;
+        const LINE: u64 = LARGE / 8;
+        let square = || Given::Floats(vec![SIDE; 2]);
+        let cube = || Given::Floats(vec![CUBE; 3]);
+        let line = |n| Given::Floats(vec![n]);
+        let of = |alias, kernel, paper, given, space| Function { alias, kernel, given, space, paper };
+        let count = Given::Count;
+        // Sixteen elements in each row of the sparse matrix, apart from each other.
+        let starts = (0..=SIDE).map(|row| 16 * row).collect();
+        let columns = (0..16 * SIDE).map(|at| ((at / 16 + at % 16 * 128) % SIDE) as u32).collect();
+        let sparse = vec![
+            count(SIDE),
+            count(SIDE),
+            Given::Longs(starts),
+            Given::Ints(columns),
+            line(16 * SIDE),
+            line(SIDE * SIDE),
+            square(),
+        ];
+        let dense = vec![
+            count(SIDE),
+            count(SIDE),
+            count(SIDE),
+            count(SIDE),
+            count(SIDE),
+            square(),
+            square(),
+            square(),
+        ];
+        let inner = || 1..CUBE - 1;
+        let stencil = vec![Given::Float(0.25), count(CUBE), count(CUBE), cube(), cube(), cube()];
+        vec![
+            of(c"MMM", "flash.mmm", 0.0005e-2, dense, vec![0..SIDE]),
+            Function::multiply(LARGE / 12),
+            of(c"SMMM", "flash.smmm", 0.0044e-2, sparse, vec![0..SIDE]),
+            of(c"EWMD", "flash.ewmd", 0.0006e-2, elementwise(LARGE / 12), vec![0..LARGE / 12]),
+            of(c"VDP", "flash.vdp", 0.0008e-2, vec![line(LINE), line(LINE), line(1)], vec![0..LINE]),
+            of(c"JS", "flash.js", 0.0002e-2, stencil, vec![inner(), inner(), inner()]),
+            of(
+                c"MVM",
+                "flash.mvm",
+                0.0030e-2,
+                vec![count(MATRIX), Given::Floats(vec![MATRIX; 2]), line(MATRIX), line(MATRIX)],
+                vec![0..MATRIX],
+            ),
+            of(
+                c"1DCONV",
+                "flash.conv1d",
+                0.0001e-2,
+                vec![line(64), line(LINE), line(LINE - 63)],
+                vec![0..LINE - 63],
+            ),
+        ]
+    }
+
+    /// `EWMM` of `n` numbers.
+    fn multiply(n: u64) -> Function {
+        let (given, space) = (elementwise(n), vec![0..n]);
+        Function { alias: c"EWMM", kernel: "flash.ewmm", given, space, paper: 0.0010e-2 }
+    }
+}
+
+fn elementwise(n: u64) -> Vec<Given> {
+    let line = || Given::Floats(vec![n]);
+    vec![Given::Count(n), line(), line(), line()]
+}
 
 /// All rows.
 pub fn rows() -> Result<Vec<Row>> {
@@ -66,29 +145,38 @@ pub fn measure() -> Result<()> {
     // An agent goes no further.
     ok(unsafe { MPIX_Initialize(null_mut(), null_mut()) })?;
     let mut rows = Vec::new();
-    for function in &FUNCTIONS {
+    let functions = Function::all();
+    for function in &functions {
         rows.push(score(function)?);
     }
-    let multiply = &FUNCTIONS[0];
     for n in SMALL {
-        let (mut direct, mut trip) = (Direct::new(multiply, n)?, Trip::new(multiply, n, c"ALL_CPU:0")?);
+        let multiply = Function::multiply(n);
+        let (mut direct, mut trip) = (Direct::new(&multiply)?, Trip::new(&multiply, c"ALL_CPU:0")?);
         let t1 = || trip.ns() - direct.ns();
         rows.push(us(format!("T1 of EWMM of {n} numbers, in process"), t1, None));
     }
-    let n = SMALL[0];
-    let (mut direct, mut trip) = (Direct::new(multiply, n)?, Trip::new(multiply, n, c"ALL_CPU:0@agent")?);
-    let bytes = 3 * 4 * n as usize;
-    let mut socket = Socket::new(bytes)?;
-    rows.push(us(
-        format!(
-            "T1 of EWMM of {n} numbers, through an agent, against a round trip of its bytes by a Unix socket"
-        ),
-        || trip.ns() - direct.ns(),
-        Some(&mut || socket.ns() / 1e3),
-    ));
-    if let Some(mut zeromq) = or_without("ZeroMQ", ZeroMq::new(bytes))? {
-        let name = format!("T1 of EWMM of {n} numbers, through an agent, against that of ZeroMQ by ipc");
-        rows.push(us(name, || trip.ns() - direct.ns(), Some(&mut || zeromq.ns() / 1e3)));
+    for n in SMALL {
+        let multiply = Function::multiply(n);
+        let (mut direct, mut trip) = (Direct::new(&multiply)?, Trip::new(&multiply, c"ALL_CPU:0@agent")?);
+        let bytes = 3 * 4 * n as usize;
+        let name = format!("T1 of EWMM of {n} numbers, through an agent");
+        let mut socket = Socket::new(bytes)?;
+        let named = format!("{name}, against a round trip of its bytes by a Unix socket");
+        rows.push(us(named, || trip.ns() - direct.ns(), Some(&mut || socket.ns() / 1e3)));
+        if let Some(mut zeromq) = or_without("ZeroMQ", ZeroMq::new(bytes))? {
+            let named = format!("{name}, against that of ZeroMQ by ipc");
+            rows.push(us(named, || trip.ns() - direct.ns(), Some(&mut || zeromq.ns() / 1e3)));
+        }
+    }
+    let t1 = rows.last().context("T1 through an agent")?.value * 1e3;
+    for function in &functions {
+        let mut trip = Trip::new(function, c"ALL_CPU:0@agent")?;
+        let name = format!(
+            "T1/T4 of {} at 48 MiB, through an agent, against the paper's CPU",
+            function.alias.to_string_lossy()
+        );
+        let mut paper = || function.paper;
+        rows.push(pair(name, "ratio", REPEATS, || t1 / trip.large(), Some(&mut paper), Duration::ZERO));
     }
     println!("{}", serde_json::to_string(&rows)?);
     Ok(())
@@ -99,9 +187,7 @@ fn us(name: String, mut ns: impl FnMut() -> f64, peer: Option<&mut dyn FnMut() -
 }
 
 fn score(function: &Function) -> Result<Row> {
-    let large = (function.arrays)(2).iter().filter(|count| **count == 2).count() as u64;
-    let n = LARGE / 4 / large;
-    let (mut direct, mut trip) = (Direct::new(function, n)?, Trip::new(function, n, c"ALL_CPU:0")?);
+    let (mut direct, mut trip) = (Direct::new(function)?, Trip::new(function, c"ALL_CPU:0")?);
     let name = format!(
         "score of {} at 48 MiB: the direct call's time of the child rank's",
         function.alias.to_string_lossy()
@@ -124,27 +210,50 @@ fn score(function: &Function) -> Result<Row> {
 /// The kernel, called as a program in Rust without its type does.
 struct Direct {
     kernel: BoundKernel,
-    memories: Vec<AnyMemory>,
-    n: u64,
-    counted: bool,
+    given: Vec<Passed>,
+    space: Vec<Range<u64>>,
+}
+
+/// An argument of a direct call.
+enum Passed {
+    Scalar(AnyType, Vec<u8>),
+    Memory(AnyMemory),
 }
 
 impl Direct {
-    fn new(function: &Function, n: u64) -> Result<Direct> {
+    fn new(function: &Function) -> Result<Direct> {
+        fn array<T: Element>(shape: &[u64], fill: impl FnOnce(*mut T)) -> Result<Passed> {
+            let memory = AnyMemory::fixed(AnyType::new(&ElementType::of::<T>())?, shape)?;
+            fill(memory.address().cast());
+            Ok(Passed::Memory(memory))
+        }
+        let pass = |given: &Given| match given {
+            Given::Count(n) => {
+                Ok(Passed::Scalar(AnyType::new(&ElementType::of::<u64>())?, n.to_ne_bytes().to_vec()))
+            }
+            Given::Float(x) => {
+                Ok(Passed::Scalar(AnyType::new(&ElementType::of::<f32>())?, x.to_ne_bytes().to_vec()))
+            }
+            Given::Floats(shape) => array(shape, |at| ones(at, shape)),
+            Given::Longs(all) => array(&[all.len() as u64], |at| copy(all, at)),
+            Given::Ints(all) => array(&[all.len() as u64], |at| copy(all, at)),
+        };
+        let given = function.given.iter().map(pass).collect::<Result<_>>()?;
         let kernel = get_runtime("ALL_CPU:0")?.bind(function.kernel)?;
-        let float = AnyType::new(&ElementType::of::<f32>())?;
-        let memories = (function.arrays)(n).into_iter().map(|count| AnyMemory::fixed(float, &[count]));
-        Ok(Direct { kernel, memories: memories.collect::<Result<_, _>>()?, n, counted: function.counted })
+        Ok(Direct { kernel, given, space: function.space.clone() })
     }
 
     fn call(&self) {
-        let whole = AnyType::new(&ElementType::of::<u64>()).expect("a number");
-        let count = self.n.to_ne_bytes();
-        let [a, b, c] = [0, 1, 2].map(|at| AnyArgument::Memory(&self.memories[at]));
-        let dims = [self.n as usize];
-        let done = match self.counted {
-            true => self.kernel.launch(&[AnyArgument::Scalar(whole, &count), a, b, c][..], dims),
-            false => self.kernel.launch(&[a, b, c][..], dims),
+        let last = self.given.len() - 1;
+        // Of at most eight.
+        let given: [_; 8] = std::array::from_fn(|at| match &self.given[at.min(last)] {
+            Passed::Scalar(element, bytes) => AnyArgument::Scalar(*element, bytes),
+            Passed::Memory(memory) => AnyArgument::Memory(memory),
+        });
+        let axis = |at: usize| self.space[at].clone();
+        let done = match self.space.len() {
+            1 => self.kernel.launch(&given[..=last], axis(0)),
+            _ => self.kernel.launch(&given[..=last], (axis(0), axis(1), axis(2))),
         };
         done.expect("the kernel runs");
     }
@@ -158,6 +267,14 @@ impl Direct {
     }
 }
 
+fn ones(at: *mut f32, shape: &[u64]) {
+    unsafe { std::slice::from_raw_parts_mut(at, shape.iter().product::<u64>() as usize) }.fill(1.0);
+}
+
+fn copy<T: Copy>(all: &[T], to: *mut T) {
+    unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), to, all.len()) };
+}
+
 /// A child rank, and a compute object for it.
 struct Trip {
     child: i32,
@@ -165,7 +282,7 @@ struct Trip {
 }
 
 impl Trip {
-    fn new(function: &Function, n: u64, key: &CStr) -> Result<Trip> {
+    fn new(function: &Function, key: &CStr) -> Result<Trip> {
         let (mut child, mut info, mut object) = (0, null_mut(), null_mut());
         unsafe {
             ok(MPIX_Info_create(&mut info))?;
@@ -173,14 +290,24 @@ impl Trip {
             ok(MPIX_Claim_int(function.alias.as_ptr(), None, info, &mut child))?;
             ok(MPIX_Info_free(&mut info))?;
             ok(MPIX_ComputeObj_create(&mut object))?;
-            if function.counted {
-                ok(MPIX_ComputeObj_scalar(object, (&raw const n).cast(), UINT64_T))?;
+        }
+        for given in &function.given {
+            match given {
+                Given::Count(n) => {
+                    ok(unsafe { MPIX_ComputeObj_scalar(object, (&raw const *n).cast(), UINT64_T) })?
+                }
+                Given::Float(x) => {
+                    ok(unsafe { MPIX_ComputeObj_scalar(object, (&raw const *x).cast(), FLOAT) })?
+                }
+                Given::Floats(shape) => array(object, shape, FLOAT, |at| ones(at, shape))?,
+                Given::Longs(all) => array(object, &[all.len() as u64], UINT64_T, |at| copy(all, at))?,
+                Given::Ints(all) => array(object, &[all.len() as u64], UINT32_T, |at| copy(all, at))?,
             }
-            for count in (function.arrays)(n) {
-                let mut place: *mut c_void = null_mut();
-                ok(MPIX_Alloc_mem(4 * count as isize, null_mut(), (&raw mut place).cast()))?;
-                ok(MPIX_ComputeObj_vector(object, place, count, FLOAT))?;
-            }
+        }
+        if let [_, _, _] = function.space[..] {
+            let ends = |end: fn(&Range<u64>) -> u64| function.space.iter().map(end).collect::<Vec<_>>();
+            let (begin, end) = (ends(|axis| axis.start), ends(|axis| axis.end));
+            ok(unsafe { MPIX_ComputeObj_range(object, 0, 3, begin.as_ptr(), end.as_ptr()) })?;
         }
         let trip = Trip { child, object };
         trip.go()?;
@@ -201,6 +328,19 @@ impl Trip {
     fn large(&mut self) -> f64 {
         per_call(3, || self.go().expect("a round trip"))
     }
+}
+
+/// Adds an array in memory of the library's.
+fn array<T>(
+    object: MPIX_ComputeObj,
+    shape: &[u64],
+    element: MPIX_Datatype,
+    fill: impl FnOnce(*mut T),
+) -> Result<()> {
+    let (mut place, bytes) = (null_mut::<c_void>(), shape.iter().product::<u64>() as usize * size_of::<T>());
+    ok(unsafe { MPIX_Alloc_mem(bytes as isize, null_mut(), (&raw mut place).cast()) })?;
+    fill(place.cast());
+    ok(unsafe { MPIX_ComputeObj_array(object, place, shape.len() as i32, shape.as_ptr(), element) })
 }
 
 /// A socket, and a thread at its other end that sends back what comes.

@@ -45,7 +45,7 @@ pub fn rows() -> Result<Vec<Row>> {
 
 /// One process of the world: the agent serves, and the controller prints the rows.
 pub fn measure() -> Result<()> {
-    let (local, remote) = (get_runtime("ALL_CPU")?, get_runtime("RANK")?);
+    let (local, remote) = (get_runtime("ALL_CPU")?, get_runtime("RANK:1/ALL_CPU")?);
     let rows = [launch(&local, &remote)?, chain(&local, &remote)?, array(&local, &remote)?];
     println!("{}", serde_json::to_string(&rows)?);
     Ok(())

@@ -409,7 +409,7 @@ impl LocalDevice {
     pub fn submit(
         &'static self,
         kernel: &Arc<Kernel>,
-        launch: OwnedLaunch,
+        launch: Arc<OwnedLaunch>,
         flag: Arc<AtomicU32>,
         over: impl FnOnce(Result<(u64, u64), Failure>) + Send + 'static,
     ) {
@@ -466,7 +466,7 @@ struct Pending<F> {
     event: *mut abi::Event,
     start: u64,
     _kernel: Arc<Kernel>,
-    _launch: OwnedLaunch,
+    _launch: Arc<OwnedLaunch>,
     _flag: Arc<AtomicU32>,
     over: F,
 }

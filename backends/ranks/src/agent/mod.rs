@@ -8,6 +8,7 @@
 
 mod device;
 mod library;
+mod recent;
 mod signature;
 
 use crate::wire::{self, Answer, Head, Kind, Request, bad};
@@ -15,6 +16,7 @@ use crate::world;
 use device::{Kernel, LocalDevice};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure};
+use recent::{Ready, Recent};
 use flash_net::{Detector, NetError, Peer, Progress, SharedMemory, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -58,6 +60,7 @@ pub(crate) struct Agent {
     memory: Option<SharedMemory>,
     devices: Vec<LocalDevice>,
     kernels: Mutex<HashMap<u32, Arc<Kernel>>>,
+    recent: Mutex<Recent>,
     /// The flags of launches that have not ended, by the numbers of their requests.
     running: Mutex<HashMap<u32, Arc<AtomicU32>>>,
     /// Bodies of answers that the controller has not read.
@@ -103,6 +106,7 @@ impl Agent {
             transport,
             devices,
             kernels: Mutex::default(),
+            recent: Mutex::default(),
             running: Mutex::default(),
             lent: Mutex::default(),
             launches: AtomicU64::new(0),
@@ -158,6 +162,7 @@ impl Agent {
 
     /// Gives back what its controller has made.
     pub fn forget(&self) {
+        lock(&self.recent).clear();
         lock(&self.kernels).clear();
         self.devices.iter().for_each(LocalDevice::free_all);
         let lent = std::mem::take(&mut *lock(&self.lent));
@@ -196,16 +201,28 @@ impl Agent {
         let body = wire::body(&self.transport, CONTROLLER, head, rest);
         // What is asked for borrows the body.
         let served = body.and_then(|(body, _)| {
+            let again = lock(&self.recent).find(&body);
+            if let Some(ready) = again {
+                self.launches.fetch_add(1, Relaxed);
+                self.launch(head.number, ready);
+                return Ok(());
+            }
             let (request, behind) = wire::decode(&body)?;
-            self.serve(head.number, request, behind)
+            self.serve(head.number, request, [&body, behind])
         });
         if let Err(failure) = served {
             self.answer_failure(head.number, &failure);
         }
     }
 
-    /// Does what is asked, or begins it; `behind` is what came behind the request. An error is the answer.
-    fn serve(&'static self, number: u32, request: Request<'_>, behind: &[u8]) -> Result<(), Failure> {
+    /// Does what is asked, or begins it. `came` is all that came, and what of it is behind the request. An error
+    /// is the answer.
+    fn serve(
+        &'static self,
+        number: u32,
+        request: Request<'_>,
+        [came, behind]: [&[u8]; 2],
+    ) -> Result<(), Failure> {
         let done = || self.answer(number, &Answer::Done { start: 0, end: 0 });
         match request {
             Request::Hello { version, abi } => {
@@ -224,6 +241,7 @@ impl Agent {
                     let prepared = device.prepare(implementation);
                     match prepared {
                         Ok(prepared) => {
+                            lock(&self.recent).clear();
                             lock(&self.kernels).insert(kernel, Arc::new(prepared));
                             self.answer(number, &Answer::Done { start: 0, end: 0 });
                         }
@@ -233,6 +251,7 @@ impl Agent {
             }
             Request::Release { device, kernel } => {
                 self.device(device)?;
+                lock(&self.recent).clear();
                 let released = lock(&self.kernels).remove(&kernel);
                 drop(released);
             }
@@ -251,11 +270,14 @@ impl Agent {
                 let kernel = kernel.filter(|kernel| kernel.is_of(device));
                 let kernel =
                     kernel.ok_or_else(|| bad("a launch of a kernel that was not prepared".into()))?;
-                let launch = device.checked(self.memory.as_ref(), &kernel, &launch)?;
+                let launch = Arc::new(device.checked(self.memory.as_ref(), &kernel, &launch)?);
                 // None is run, and a device might look at the first one.
-                match launch.phases.is_empty() && launch.space().items > 0 {
-                    true => done(),
-                    false => self.launch(number, device, kernel, launch),
+                if launch.phases.is_empty() && launch.space().items > 0 {
+                    done();
+                } else {
+                    let ready = Ready { device, kernel, launch };
+                    lock(&self.recent).add(came, ready.clone());
+                    self.launch(number, ready);
                 }
             }
             Request::Cancel { number } => {
@@ -268,7 +290,11 @@ impl Agent {
                 self.device(device)?.alloc(space, buffer, bytes)?;
                 done();
             }
-            Request::Free { device, buffer } => self.device(device)?.free(buffer),
+            Request::Free { device, buffer } => {
+                let device = self.device(device)?;
+                lock(&self.recent).clear();
+                device.free(buffer);
+            }
             Request::Clear { device, buffer } => {
                 let device = self.device(device)?;
                 let buffer = device.held(buffer)?;
@@ -327,13 +353,7 @@ impl Agent {
     }
 
     /// Runs a launch here if it is short, else on the device's worker.
-    fn launch(
-        &'static self,
-        number: u32,
-        device: &'static LocalDevice,
-        kernel: Arc<Kernel>,
-        launch: wire::OwnedLaunch,
-    ) {
+    fn launch(&'static self, number: u32, Ready { device, kernel, launch }: Ready) {
         let flag = Arc::new(AtomicU32::new(0));
         lock(&self.running).insert(number, flag.clone());
         let items = launch.space().items;

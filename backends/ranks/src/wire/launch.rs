@@ -290,6 +290,8 @@ pub(crate) struct OwnedLaunch {
 // SAFETY: pointers lead to what it owns, which never changes, and to arrays, which the controller keeps until
 // the launch is complete, whatever thread runs it.
 unsafe impl Send for OwnedLaunch {}
+// SAFETY: as above: nothing changes it.
+unsafe impl Sync for OwnedLaunch {}
 
 impl OwnedLaunch {
     /// The index space.
