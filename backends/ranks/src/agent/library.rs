@@ -52,7 +52,7 @@ pub(super) fn of(image: &ImplementationImage<'_>) -> Result<&'static Implementat
     let own = all()?.into_iter().find(|own| ImplementationImage::of(own) == *image);
     let made = match own {
         Some(own) => own,
-        None if image.runs_function || image.payload.is_empty() => {
+        None if !image.is_complete() => {
             let text = format!(
                 "kernel `{}`, implementation `{}` for {}: expected it in the agent's program or plugins, found none such: start the same program there, or give it the plugin",
                 image.kernel, image.name, image.target

@@ -10,6 +10,8 @@ mod device;
 mod library;
 mod recent;
 mod signature;
+#[cfg(test)]
+mod tests;
 
 use crate::wire::{self, Answer, Head, Kind, Request, bad};
 use crate::world;

@@ -2,6 +2,7 @@
 //! came is compared with it, as the controller's word does not count.
 
 use crate::wire::{OwnedLaunch, bad};
+use flash_backend::__host::takes_parts;
 use flash_backend::Failure;
 use flash_backend::abi::{self, Arg, Implementation};
 use flash_backend::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
@@ -10,6 +11,8 @@ use flash_backend::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 pub(super) struct Signature {
     dimensions: usize,
     arguments: Vec<ArgumentDescriptor>,
+    /// It may get a part of a launch.
+    takes_parts: bool,
 }
 
 impl Signature {
@@ -20,7 +23,11 @@ impl Signature {
         let text = unsafe { implementation.descriptor.as_str() };
         let descriptor = KernelDescriptor::from_json(text)
             .map_err(|why| bad(format!("a kernel's descriptor that cannot be read: {why}")))?;
-        Ok(Signature { dimensions: descriptor.dimensions.len(), arguments: descriptor.arguments })
+        Ok(Signature {
+            dimensions: descriptor.dimensions.len(),
+            arguments: descriptor.arguments,
+            takes_parts: takes_parts(implementation),
+        })
     }
 
     /// # Errors
@@ -45,6 +52,11 @@ impl Signature {
             args.iter().filter(|arg| arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0);
         let has = |flag: u64| move |arg: &&Arg| arg.flags & flag != 0;
         let stays = two.clone().filter(has(abi::ARG_FLAG_NEXT_STAYS)).count();
+        if stays > 0 && !self.takes_parts {
+            return Err(bad(format!(
+                "{stays} arrays of which there are other parts, expected all of a launch"
+            )));
+        }
         let covered = two.clone().filter(has(abi::ARG_FLAG_COVERED)).count();
         if stays > 0 && covered < two.count() {
             return Err(bad(format!("{stays} arrays in parts of two buffers, beside some that are copied")));
@@ -69,6 +81,10 @@ fn fits(expected: &ArgumentDescriptor, arg: &Arg, dims: usize, phases: u64) -> R
         let strays = |dim: &usize| strides[*dim] != 0 && !expected.along.contains(dim);
         if let Some(dim) = (0..dims).find(strays) {
             return Err(format!("a stride of {} along dimension {dim}, expected 0", strides[dim]));
+        }
+        // Kernels know this stride when they are compiled.
+        if expected.along.first() == Some(&0) && strides[0] != arg.row_len {
+            return Err(format!("a stride of {} along axis 0, expected {}", strides[0], arg.row_len));
         }
     }
     if *view == View::Reduce && arg.len != 1 && !expected.reduce.as_ref().is_some_and(|all| all.array) {

@@ -65,6 +65,12 @@ impl ImplementationImage<'static> {
 }
 
 impl ImplementationImage<'_> {
+    /// True if it has all that a device needs: its text or its binary. The payload of a function that is
+    /// queued is an address, which never comes from another process.
+    pub fn is_complete(&self) -> bool {
+        !self.runs_function && self.kind != abi::KIND_QUEUE_FN && !self.payload.is_empty()
+    }
+
     /// One that lives for ever, for a device that takes text or a binary.
     pub fn leak(&self) -> &'static Implementation {
         let text = |text: &str| Str::new(text.to_owned().leak());
@@ -94,5 +100,31 @@ impl ImplementationImage<'_> {
             payload_len: payload.len(),
             definition: text(&self.definition),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_a_function_is_taken_from_no_other_process() {
+        let text = |kind, payload: &'static [u8]| ImplementationImage {
+            door: abi::DOOR_ITEM,
+            kind,
+            priority: 0,
+            kernel: "".into(),
+            name: "".into(),
+            target: "".into(),
+            descriptor: "".into(),
+            cpu_features: "".into(),
+            definition: "".into(),
+            attributes: Vec::new(),
+            payload: payload.into(),
+            runs_function: false,
+        };
+        assert!(text(abi::KIND_INT_SRC, b"text").is_complete());
+        assert!(!text(abi::KIND_INT_SRC, b"").is_complete());
+        assert!(!text(abi::KIND_QUEUE_FN, b"no function").is_complete());
     }
 }

@@ -456,12 +456,18 @@ fn lists_of(
         let order_fits = at.order.as_ref().map(|order| {
             order.len() as u64 == positions && order.iter().all(|position| *position < positions)
         });
+        // No group is empty, and the members of a group are the positions that it has.
         let starts_fit = at.starts.as_ref().map(|starts| {
             Some(starts.len() as u64) == groups.and_then(|groups| groups.checked_add(1))
                 && starts.first() == Some(&0)
                 && starts.last() == Some(&positions)
-                && starts.is_sorted()
+                && starts.is_sorted_by(|a, b| a < b)
         });
+        if let Some(group) = group.filter(|_| at.kind == LOOP_MEMBER)
+            && (&at.order, &at.starts) != (&group.order, &group.starts)
+        {
+            return wrong(format!("loop {number} has other members than loop {}", at.group_loop));
+        }
         let barriers_fit = at.barriers.as_ref().map(|barriers| {
             barriers.is_sorted_by(|a, b| a < b) && barriers.last().is_none_or(|last| *last < at.count.max(1))
         });
@@ -502,7 +508,7 @@ fn lists_of(
         });
     }
     let is_looped = |dim: usize| space.loops.iter().any(|at| at.dim as usize == dim);
-    let all_positions = (0..dims.len()).all(|dim| is_looped(dim) || dims[dim].count <= 1);
+    let all_positions = (0..dims.len()).all(|dim| is_looped(dim) || dims[dim].count == 1);
     if space.items > 0 && (iterations != space.items || !all_positions || space.phases > space.items) {
         return wrong(format!(
             "{} items in {} phases, for {iterations} iterations",
@@ -543,6 +549,31 @@ impl Values for SpaceRef<'_> {
     }
 }
 
+impl PartImage {
+    /// From its first element to its last, in an array of this length.
+    fn elements(&self, len: u64) -> Result<Range<u64>, String> {
+        let PartImage { begin, end, stride, .. } = *self;
+        if (0..3).any(|axis| begin[axis] >= end[axis]) {
+            return Ok(0..0);
+        }
+        let at = |p: [u64; 3]| {
+            let (y, z) = (p[1].checked_mul(stride[0])?, p[2].checked_mul(stride[1])?);
+            p[0].checked_add(y)?.checked_add(z)
+        };
+        let last = at(end.map(|end| end - 1)).ok_or("a part with more elements than there are addresses")?;
+        if last >= len {
+            return Err(format!("a part up to element {last} of {len}"));
+        }
+        let there = at(begin).unwrap_or(0)..last + 1;
+        // Views tell by its extents whether a part is all of an array.
+        let elements = (0..3).try_fold(1u64, |all, axis| all.checked_mul(end[axis] - begin[axis]));
+        match elements.is_some_and(|elements| elements <= there.end - there.start) {
+            true => Ok(there),
+            false => Err(format!("a part with rows over each other: {self:?}")),
+        }
+    }
+}
+
 /// The second buffer of a phased argument has the elements of the launch's items, and may have no others.
 const ALONE: u64 = abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
 
@@ -566,24 +597,10 @@ impl ArgImage<'_> {
         let is_copied = self.kind == abi::ARG_PHASED
             && self.flags & abi::ARG_FLAG_STAGED == 0
             && self.flags & ALONE != ALONE;
-        let there = match self.part {
-            _ if is_copied => 0..self.len,
-            None => 0..self.len,
-            Some(PartImage { begin, end, stride, .. }) => {
-                if (0..3).any(|axis| begin[axis] >= end[axis]) {
-                    return Ok(both(0..0));
-                }
-                let at = |p: [u64; 3]| {
-                    let (y, z) = (p[1].checked_mul(stride[0])?, p[2].checked_mul(stride[1])?);
-                    p[0].checked_add(y)?.checked_add(z)
-                };
-                let last =
-                    at(end.map(|end| end - 1)).ok_or("a part with more elements than there are addresses")?;
-                if last >= self.len {
-                    return Err(format!("a part up to element {last} of {}", self.len));
-                }
-                at(begin).unwrap_or(0)..last + 1
-            }
+        let there = match &self.part {
+            // Kernels look at no part of a whole array.
+            Some(part) if !is_copied && self.kind != abi::ARG_WHOLE => part.elements(self.len)?,
+            _ => 0..self.len,
         };
         let Some(strides) = &self.strides else { return Ok(both(there)) };
         if strides.len() != values.len() {
