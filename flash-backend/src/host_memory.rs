@@ -154,14 +154,19 @@ pub unsafe fn copy_box(from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), 
 #[inline]
 pub unsafe fn copy_addresses(from: u64, to: u64, shape: &CopyBox) {
     let [bytes, rows, planes] = shape.extent;
+    // However many rows of none there are.
+    if shape.extent.contains(&0) {
+        return;
+    }
+    // Modulo 2^64: a buffer may be a part whose element 0 is before all addresses.
+    let at = |base: u64, offset: u64, stride: [u64; 2], [row, plane]: [u64; 2]| {
+        let inside = row.wrapping_mul(stride[0]).wrapping_add(plane.wrapping_mul(stride[1]));
+        base.wrapping_add(offset).wrapping_add(inside)
+    };
     for plane in 0..planes {
         for row in 0..rows {
-            let source =
-                from + shape.source_offset + row * shape.source_stride[0] + plane * shape.source_stride[1];
-            let destination = to
-                + shape.destination_offset
-                + row * shape.destination_stride[0]
-                + plane * shape.destination_stride[1];
+            let source = at(from, shape.source_offset, shape.source_stride, [row, plane]);
+            let destination = at(to, shape.destination_offset, shape.destination_stride, [row, plane]);
             // SAFETY: the caller vouches for the boxes; they may overlap.
             unsafe {
                 std::ptr::copy(

@@ -99,3 +99,26 @@ fn attributes_and_arguments_of_a_launch() {
         assert_eq!((begin, end), rows);
     }
 }
+
+#[test]
+fn a_box_of_no_bytes_has_no_rows_and_a_buffer_may_begin_before_all_addresses() {
+    let copy = |from: u64, to: u64, shape: &abi::CopyBox| {
+        // SAFETY: the boxes below lie in their arrays, which differ.
+        unsafe { crate::host_memory::copy_addresses(from, to, shape) };
+    };
+    let (from, mut to) = ([1u8, 2, 3, 4], [0u8; 4]);
+    let (source, destination) = ((&raw const from).expose_provenance(), (&raw mut to).expose_provenance());
+    let mut shape = abi::CopyBox {
+        extent: [0, 1 << 60, 1 << 60],
+        source_offset: 0,
+        source_stride: [2, 0],
+        destination_offset: 1,
+        destination_stride: [1, 0],
+    };
+    copy(source as u64, destination as u64, &shape);
+    // Element 0 of the source would be before the first address.
+    shape.extent = [1, 2, 1];
+    shape.source_offset = 1 << 63;
+    copy((source as u64).wrapping_sub(1 << 63), destination as u64, &shape);
+    assert_eq!(to, [0, 1, 3, 0]);
+}
