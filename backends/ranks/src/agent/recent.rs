@@ -22,20 +22,25 @@ pub(super) struct Ready {
 }
 
 /// Launches by the bytes that asked for them.
-#[derive(Default)]
-pub(super) struct Recent {
-    all: Vec<(Vec<u8>, Ready)>,
+pub(super) struct Recent<L = Ready> {
+    all: Vec<(Vec<u8>, L)>,
     /// The one that the next one replaces, once there are [`KEPT`].
     next: usize,
 }
 
-impl Recent {
-    pub fn find(&self, request: &[u8]) -> Option<Ready> {
+impl<L> Default for Recent<L> {
+    fn default() -> Self {
+        Recent { all: Vec::new(), next: 0 }
+    }
+}
+
+impl<L: Clone> Recent<L> {
+    pub fn find(&self, request: &[u8]) -> Option<L> {
         self.all.iter().find(|(of, _)| of == request).map(|(_, ready)| ready.clone())
     }
 
     /// Adds one that is not among them.
-    pub fn add(&mut self, request: &[u8], ready: Ready) {
+    pub fn add(&mut self, request: &[u8], ready: L) {
         if request.len() > LONGEST {
             return;
         }
@@ -53,5 +58,33 @@ impl Recent {
     pub fn clear(&mut self) {
         self.all.clear();
         self.next = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_requests_are_known_until_all_is_forgotten() {
+        let mut recent = Recent::default();
+        for launch in 0..KEPT as u8 + 3 {
+            assert_eq!(recent.find(&[launch, 7]), None);
+            recent.add(&[launch, 7], launch);
+            assert_eq!(recent.find(&[launch, 7]), Some(launch));
+        }
+        assert_eq!((recent.find(&[2, 7]), recent.find(&[3, 7])), (None, Some(3)));
+        assert_eq!((recent.find(&[3]), recent.find(&[3, 7, 0])), (None, None));
+        recent.clear();
+        assert_eq!(recent.find(&[5, 7]), None);
+        recent.add(&[5, 7], 50);
+        assert_eq!(recent.find(&[5, 7]), Some(50));
+    }
+
+    #[test]
+    fn a_long_request_is_not_kept() {
+        let mut recent = Recent::default();
+        recent.add(&[0; LONGEST + 1], 1);
+        assert_eq!(recent.find(&[0; LONGEST + 1]), None);
     }
 }
