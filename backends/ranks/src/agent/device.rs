@@ -106,8 +106,9 @@ impl Kernel {
         }
     }
 
-    pub fn took(&self, items: u64, time: Duration) {
-        let pace = time.as_nanos() * 1000 / u128::from(items.max(1));
+    /// That number of items took so many nanoseconds.
+    pub fn took(&self, items: u64, nanoseconds: u64) {
+        let pace = nanoseconds.saturating_mul(1000) / items.max(1);
         self.pace.store(u32::try_from(pace).unwrap_or(u32::MAX).max(1), Relaxed);
     }
 }

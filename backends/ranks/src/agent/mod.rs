@@ -357,23 +357,31 @@ impl Agent {
     /// Runs a launch here if it is short, else on the device's worker.
     fn launch(&'static self, number: u32, Ready { device, kernel, launch }: Ready) {
         let flag = Arc::new(AtomicU32::new(0));
-        lock(&self.running).insert(number, flag.clone());
         let items = launch.space().items;
-        let (is_short, kernel_of) = (kernel.is_short(items), kernel.clone());
+        let is_synchronous = kernel.is_synchronous();
+        // Nothing can ask it to stop: that would come on this thread.
+        let is_here = is_synchronous && kernel.is_short(items) && device.is_idle();
+        if !is_here {
+            lock(&self.running).insert(number, flag.clone());
+        }
         let run = move || {
-            let start = Instant::now();
+            let measured = kernel.clone();
             let over = move |outcome: Result<(u64, u64), Failure>| {
-                lock(&self.running).remove(&number);
+                if !is_here {
+                    lock(&self.running).remove(&number);
+                }
                 match outcome {
-                    Ok((start, end)) => self.answer(number, &Answer::Done { start, end }),
+                    Ok((start, end)) => {
+                        measured.took(items, end.saturating_sub(start));
+                        self.answer(number, &Answer::Done { start, end });
+                    }
                     Err(failure) => self.answer_failure(number, &failure),
                 }
             };
             device.submit(&kernel, launch, flag, over);
-            kernel.took(items, start.elapsed());
         };
         // Devices with queues of their own return at once.
-        match is_short && device.is_idle() || !kernel_of.is_synchronous() {
+        match is_here || !is_synchronous {
             true => run(),
             false => device.later(run),
         }
