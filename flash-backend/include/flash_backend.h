@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 9
+#define FLASH_ABI_MINOR 10
 
 // The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host
 // used.
@@ -640,6 +640,15 @@ typedef struct flash_backend_api {
   struct flash_error *(*clear)(struct flash_device *device,
                                struct flash_buffer buffer,
                                uint64_t bytes);
+  // The file in memory that a buffer of `alloc` is in, as a descriptor, and where it begins there: on a
+  // page. Asked of memories of kind FLASH_SPACE_OF_PROCESS, and of buffers of at least 64 KiB, whose last
+  // page no other buffer has a part of. The host may map these bytes at other addresses, for as long as it
+  // has the buffer. The descriptor stays the backend's, and open. FLASH_ERROR_UNSUPPORTED, or NULL: the
+  // buffer is in no file. Since minor version 10.
+  struct flash_error *(*shared_file)(struct flash_device *device,
+                                     struct flash_buffer buffer,
+                                     int32_t *file,
+                                     uint64_t *offset);
 } flash_backend_api;
 
 // A device that the host knows.

@@ -309,6 +309,13 @@ pub trait Device: Send + Sync + Sized + 'static {
         Err(Failure::unsupported("clearing memory"))
     }
 
+    /// The file in memory that a buffer of [`alloc`](Self::alloc) is in, as a descriptor, and where it begins
+    /// there: on a page. Asked of memories that are the host process's own, and of buffers of at least 64
+    /// KiB, whose last page no other buffer has a part of. The host may map these bytes at other addresses.
+    fn shared_file(&self, _buffer: abi::Buffer) -> Result<(i32, u64), Failure> {
+        Err(Failure::unsupported("memory in a file"))
+    }
+
     /// Frees a buffer of `alloc` or `register_host`.
     fn free(&self, _buffer: abi::Buffer) -> Result<(), Failure> {
         Err(Failure::unsupported("allocation"))

@@ -150,6 +150,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         resolve_kernel: if B::OWN_KERNELS { Some(resolve_kernel::<B>) } else { None },
         has: Some(has::<B>),
         clear: Some(clear::<B>),
+        shared_file: Some(shared_file::<B>),
     })
 }
 
@@ -520,6 +521,19 @@ unsafe extern "C" fn alloc<B: Backend>(
 unsafe extern "C" fn free<B: Backend>(device: *mut abi::Device, buffer: abi::Buffer) -> *mut abi::Error {
     // SAFETY: a device of this backend.
     entry("free", || unsafe { cell_of::<B>(device) }.device.free(buffer))
+}
+
+unsafe extern "C" fn shared_file<B: Backend>(
+    device: *mut abi::Device,
+    buffer: abi::Buffer,
+    file: *mut i32,
+    offset: *mut u64,
+) -> *mut abi::Error {
+    entry("shared_file", || {
+        // SAFETY: a device of this backend, and variables of the host.
+        unsafe { (*file, *offset) = cell_of::<B>(device).device.shared_file(buffer)? };
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn clear<B: Backend>(

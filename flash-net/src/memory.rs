@@ -52,7 +52,8 @@ impl SharedMemory {
         &self.mapping
     }
 
-    pub(crate) fn start(&self) -> u64 {
+    /// Where the arena begins in the file of its world: on a page.
+    pub fn start(&self) -> u64 {
         self.start
     }
 }

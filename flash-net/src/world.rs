@@ -426,7 +426,8 @@ impl World {
         Ok(Segment::new(mapping, self.layout))
     }
 
-    pub(crate) fn file(&self) -> &File {
+    /// The file that the processes share. It is sealed against changes of its size.
+    pub fn file(&self) -> &File {
         &self.file
     }
 

@@ -36,6 +36,8 @@ mod processes;
 mod ranks;
 #[path = "plugins/replay.rs"]
 mod replay;
+#[path = "plugins/shared_arrays.rs"]
+mod shared_arrays;
 
 use flash_core::kernel::views::{Item, Write};
 use flash_core::kernel::{CpuItem, Index};

@@ -4,11 +4,13 @@
 
 use super::host_budget;
 use super::reserved::Reserved;
+use super::shared_pages::SharedPages;
 use crate::devices::host_handles;
 use flash_backend::host_allocation::{self, HostAllocation, LARGE, ask, in_front, is_placed, room};
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A block of the host's memory, freed on drop.
@@ -66,16 +68,36 @@ impl HostBlock {
     }
 
     /// Zeroed memory that the host can read and that takes no room until it is [committed](Self::commit).
-    /// Where it is not large, or the system cannot do that, it is as of [`zeroed`](Self::zeroed).
+    /// Where it is not large, or the system cannot do that, it is as of [`zeroed`](Self::zeroed). Devices that
+    /// can have its pages have them, too.
     pub fn reserved(layout: Layout) -> Option<HostBlock> {
-        if layout.size() < LARGE || !is_placed(layout) {
+        if !is_placed(layout) {
             return HostBlock::zeroed(layout);
         }
-        let Some(reserved) = Reserved::new(room(layout, true)?) else { return HostBlock::zeroed(layout) };
+        let room = room(layout, true)?;
+        let large = || if layout.size() >= LARGE { Reserved::new(room) } else { None };
+        let Some(reserved) = Reserved::with_shared_pages(room).or_else(large) else {
+            return HostBlock::zeroed(layout);
+        };
         let base = reserved.base();
         ask(base, reserved.bytes());
         let data = base.wrapping_add(in_front(base, layout, true));
-        Some(HostBlock::new(data, Source::Reserved(reserved, layout.size()), false))
+        let block = HostBlock::new(data, Source::Reserved(reserved, layout.size()), false);
+        // What is small is not worth being looked up.
+        match layout.size() >= LARGE || block.commit(0..layout.size()) {
+            true => Some(block),
+            false => HostBlock::zeroed(layout),
+        }
+    }
+
+    /// The pages that devices have, too, and the first byte of the data in them.
+    pub fn shared(&self) -> Option<(&Arc<SharedPages>, usize)> {
+        match &self.source {
+            Source::Reserved(reserved, _) => {
+                Some((reserved.shared()?, self.data.addr() - reserved.base().addr()))
+            }
+            _ => None,
+        }
     }
 
     /// Zeroed memory, as a vector would allocate it.
@@ -192,7 +214,7 @@ impl HostBlock {
         };
         let in_front = self.data.addr() - reserved.base().addr();
         let Some(bytes) = reserved.commit(in_front + range.start..in_front + range.end) else { return false };
-        if range.start == 0 && range.end >= *size {
+        if reserved.shared().is_some() || range.start == 0 && range.end >= *size {
             self.count(|_| u64::MAX);
             self.whole.store(true, Ordering::Release);
         } else {
@@ -207,7 +229,7 @@ impl HostBlock {
     /// # Safety
     /// Nothing refers to these bytes, and nothing that is in them is needed.
     pub unsafe fn give_back(&self, range: Range<usize>) -> u64 {
-        if let Source::Fixed(_) = self.source {
+        if matches!(self.source, Source::Fixed(_)) || self.shared().is_some() {
             return 0;
         }
         let (base, _) = self.all();

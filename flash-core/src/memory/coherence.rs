@@ -80,7 +80,7 @@ impl ArrayInner {
     fn directory_when(&self, is_so: impl Fn(&Directory) -> bool) -> DirectoryGuard<'_> {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
         loop {
-            let directory = lock.get_or_insert_with(|| Box::new(Directory::new(self.grid())));
+            let directory = lock.get_or_insert_with(|| Box::new(Directory::new(self.grid(), self.twin())));
             if is_so(directory) {
                 return DirectoryGuard { lock, home: &self.home, changed: false };
             }
@@ -386,6 +386,10 @@ impl ArrayInner {
     /// Those of copies; then the copy stays.
     pub fn evict(&self, place: Place) -> Result<u64, Error> {
         let mut directory = self.directory();
+        if self.kept_at(place) == Place::HOST {
+            directory.set_copy(place, None);
+            return Ok(0);
+        }
         let only = directory.only_at(place);
         self.fetch(&mut directory, &only)?;
         let all = Region::all(directory.grid());
@@ -435,4 +439,5 @@ fn only_at_host(directory: &mut Directory, all: &Region) {
         directory.forget(place, all);
         directory.set_copy(place, None);
     }
+    directory.drop_twin_copy();
 }

@@ -8,6 +8,7 @@ pub(super) mod tests;
 
 use super::ArrayInner;
 use super::directory::{Directory, Place};
+use super::shared_pages::{self, SharedPages};
 use super::transfer::{Counters, End, Transfer, Transfers};
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::{DeviceMemoryError, Error};
@@ -69,6 +70,8 @@ pub(crate) struct DeviceBuffer {
     bytes: u64,
     /// The memory's losses when it was taken into use.
     losses: u32,
+    /// The pages of a host block, which it is: then it is not the memory's to give to others.
+    shared: Option<Arc<SharedPages>>,
 }
 
 /// A device's copy of an array.
@@ -186,6 +189,10 @@ impl DeviceMemory {
             counters: Counters::default(),
         }));
         all.push(memory);
+        drop(all);
+        if memory.outlives_devices() {
+            shared_pages::offer(device, memory.space(), memory.place);
+        }
         Some(memory)
     }
 
@@ -308,7 +315,7 @@ impl DeviceMemory {
     }
 
     fn buffer(&'static self, raw: Buffer, bytes: u64) -> DeviceBuffer {
-        DeviceBuffer { memory: self, raw, bytes, losses: self.losses.load(Relaxed) }
+        DeviceBuffer { memory: self, raw, bytes, losses: self.losses.load(Relaxed), shared: None }
     }
 
     fn alloc_new(&self, bytes: u64) -> Result<Buffer, Error> {
@@ -494,6 +501,10 @@ impl DeviceMemory {
         range: Range<u64>,
     ) -> Result<Option<ReplacedCopy>, Error> {
         let now = LastUse::now();
+        if header.twin() == Some(self.place) {
+            self.know(header, directory, now)?;
+            return Ok(None);
+        }
         let range = match directory.copy(self.place) {
             // Nothing is in it, and the device may have come back without it.
             Some(copy) if copy.buffer.is_lost() && directory.current(self.place).is_empty() => {
@@ -525,6 +536,33 @@ impl DeviceMemory {
             }
             None => None,
         })
+    }
+
+    /// Lets the devices of the host's twin know the pages of an array. They take nothing of the budget, and
+    /// there is nothing to evict.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]: the system has no memory for the pages.
+    fn know(&'static self, header: &ArrayInner, directory: &mut Directory, now: u64) -> Result<(), Error> {
+        if let Some(copy) = directory.copy(self.place) {
+            copy.last_use.set(now);
+            return Ok(());
+        }
+        let all = 0..header.len() as u64;
+        // From here on the host sees what devices write.
+        header.commit(all.clone())?;
+        let Some((shared, first)) = header.shared() else { return Ok(()) };
+        let buffer = DeviceBuffer {
+            memory: self,
+            raw: shared.buffer(first),
+            bytes: 0,
+            losses: self.losses.load(Relaxed),
+            shared: Some(shared.clone()),
+        };
+        let last_use = LastUse(Arc::new(AtomicU64::new(now)));
+        directory.set_copy(self.place, Some(DeviceCopy { buffer: Arc::new(buffer), range: all, last_use }));
+        header.state.track();
+        Ok(())
     }
 
     fn enlist(&self, entry: Entry) {
@@ -723,6 +761,9 @@ impl std::fmt::Debug for DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
+        if self.shared.is_some() {
+            return;
+        }
         let mut pool = self.memory.pool();
         pool.used -= self.bytes;
         pool.cached += self.bytes;

@@ -7,6 +7,9 @@
 //! - a copy makes a region current in one more place;
 //! - a place forgets elements that are current elsewhere, too, and no others.
 //!
+//! A place may be the host's *twin*: a memory of devices that is the pages of the host's block. What is said
+//! of the twin is said of the host, and it has a buffer of its own, by which devices know the pages.
+//!
 //! All regions are in the directory's own grid, see [`Region::of_block`] for boxes of another.
 
 #[cfg(test)]
@@ -52,6 +55,9 @@ pub(crate) struct Directory {
     grid: Grid,
     /// The host first, then devices in the order in which they were added.
     sites: SmallVec<[Site; 2]>,
+    /// The host's twin, and its buffer.
+    twin: Option<Place>,
+    twin_copy: Option<DeviceCopy>,
     poison: Region,
     /// Copies in flight of concurrent readers.
     pub arrivals: IncomingCopies<Place, Region>,
@@ -64,11 +70,13 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Everything is current on the host and nowhere else, and nothing is poisoned.
-    pub fn new(grid: Grid) -> Directory {
+    pub fn new(grid: Grid, twin: Option<Place>) -> Directory {
         let host = Site { place: Place::HOST, current: Region::all(&grid), copy: None };
         Directory {
             grid,
             sites: smallvec![host],
+            twin,
+            twin_copy: None,
             poison: Region::empty(),
             arrivals: IncomingCopies::default(),
             waiting: 0,
@@ -105,11 +113,18 @@ impl Directory {
         true
     }
 
+    /// Where what a place has is kept.
+    fn kept_at(&self, place: Place) -> Place {
+        if self.twin == Some(place) { Place::HOST } else { place }
+    }
+
     fn site(&self, place: Place) -> Option<&Site> {
+        let place = self.kept_at(place);
         self.sites.iter().find(|s| s.place == place)
     }
 
     fn site_mut(&mut self, place: Place) -> &mut Site {
+        let place = self.kept_at(place);
         let at = self.sites.iter().position(|s| s.place == place).unwrap_or_else(|| {
             self.sites.push(Site { place, current: Region::empty(), copy: None });
             self.sites.len() - 1
@@ -139,6 +154,7 @@ impl Directory {
         if lacking.is_empty() {
             return (lacking, false);
         }
+        let place = self.kept_at(place);
         self.arrivals.own(reader, place).for_each(|own| lacking.subtract(own));
         let mut awaited = false;
         for coming in self.arrivals.of_others(reader, place) {
@@ -150,7 +166,7 @@ impl Directory {
 
     /// True if a copy to a place is in flight: its buffer must stay.
     pub fn is_expecting(&self, place: Place) -> bool {
-        self.arrivals.any(place)
+        self.arrivals.any(self.kept_at(place))
     }
 
     /// True if all of a region is current at a place.
@@ -176,6 +192,7 @@ impl Directory {
         lacking: &Region,
         cost: impl Fn(Place) -> u64,
     ) -> SmallVec<[(Place, Region); 2]> {
+        let place = self.kept_at(place);
         let mut order: SmallVec<[&Site; 4]> = self.sites.iter().filter(|s| s.place != place).collect();
         order.sort_by_key(|s| (cost(s.place), s.place != Place::HOST));
         let (mut left, mut sources) = (lacking.clone(), SmallVec::new());
@@ -210,6 +227,7 @@ impl Directory {
         if region.is_empty() {
             return;
         }
+        let place = self.kept_at(place);
         for site in self.sites.iter_mut().filter(|s| s.place != place) {
             site.current.subtract(region);
         }
@@ -220,6 +238,7 @@ impl Directory {
     /// Drops the elements of a region that are current elsewhere, too. The rest is current at the place only.
     /// Returns it.
     pub fn forget(&mut self, place: Place, region: &Region) -> Region {
+        let place = self.kept_at(place);
         let mut dropped = Region::empty();
         for site in self.sites.iter().filter(|s| s.place != place) {
             dropped.add(&site.current.intersection(region));
@@ -229,8 +248,10 @@ impl Directory {
         site.current.intersection(region)
     }
 
-    /// A place is lost. Elements that were current only there are poisoned, and count as current on the host.
+    /// A place is lost: neither the host nor its twin. Elements that were current only there are poisoned,
+    /// and count as current on the host.
     pub fn lost(&mut self, place: Place) {
+        debug_assert!(self.kept_at(place) != Place::HOST, "the host's pages are the process's own");
         let only = self.only_at(place);
         self.poison.add(&only);
         self.sites[0].current.add(&only);
@@ -239,6 +260,7 @@ impl Directory {
 
     /// The elements that are current at this place and nowhere else.
     pub fn only_at(&self, place: Place) -> Region {
+        let place = self.kept_at(place);
         let mut only = self.current(place);
         for site in self.sites.iter().filter(|s| s.place != place) {
             only.subtract(&site.current);
@@ -268,12 +290,18 @@ impl Directory {
 
     /// The buffer of a place.
     pub fn copy(&self, place: Place) -> Option<&DeviceCopy> {
+        if self.twin == Some(place) {
+            return self.twin_copy.as_ref();
+        }
         self.site(place)?.copy.as_ref()
     }
 
     /// Sets, replaces or removes the buffer of a place; returns the old one. Before a removal the place has
-    /// [forgotten](Self::forget) everything.
+    /// [forgotten](Self::forget) everything, but for the twin.
     pub fn set_copy(&mut self, place: Place, copy: Option<DeviceCopy>) -> Option<DeviceCopy> {
+        if self.twin == Some(place) {
+            return std::mem::replace(&mut self.twin_copy, copy);
+        }
         let site = self.site_mut(place);
         debug_assert!(copy.is_some() || site.current.is_empty(), "something was current in the buffer");
         let old = std::mem::replace(&mut site.copy, copy);
@@ -281,14 +309,22 @@ impl Directory {
         old
     }
 
+    /// Devices of the host's twin do not know its pages any more.
+    pub fn drop_twin_copy(&mut self) {
+        self.twin_copy = None;
+    }
+
     /// The device that used it last, if one box of the array is current there and nothing is poisoned.
     pub fn home(&self) -> Option<Residence> {
         if !self.poison.is_empty() {
             return None;
         }
-        let homes = self.sites.iter().filter_map(|site| match (site.current.blocks(), &site.copy) {
-            ([block], Some(copy)) => Some((site, *block, copy)),
-            _ => None,
+        let homes = self.sites.iter().filter_map(|site| {
+            let copy = if site.place == Place::HOST { &self.twin_copy } else { &site.copy };
+            match (site.current.blocks(), copy) {
+                ([block], Some(copy)) => Some((site, *block, copy)),
+                _ => None,
+            }
         });
         let (home, block, copy) = homes.max_by_key(|(.., copy)| copy.last_use().get())?;
         let others = self.sites.iter().filter(|site| site.place != home.place);
@@ -309,6 +345,7 @@ impl Directory {
     /// device has a copy. Then the memory need not be tracked.
     pub fn is_plain(&self) -> bool {
         self.poison.is_empty()
+            && self.twin_copy.is_none()
             && matches!(&self.sites[..], [host] if host.current.elements() == self.grid.elements())
     }
 }

@@ -4,12 +4,13 @@
 use super::block::HostBlock;
 use super::device::LastUse;
 use super::device::PinnedByDevices;
-use super::directory::Directory;
+use super::directory::{Directory, Place};
 use super::guard::GuardSites;
 use super::host_budget;
 use super::order::Parts;
 use super::region::Region;
 use super::residence::PublishedResidence;
+use super::shared_pages::{self, SharedPages};
 use super::state::State;
 use crate::error::Error;
 use flash_backend::host_allocation::ALIGNMENT;
@@ -96,7 +97,19 @@ impl ArrayInner {
         Ok(ArrayInner::of_block(block, len, element_size, layout, shape))
     }
 
-    /// The same on the host's memory that stays where it is, and is not given back before the array goes.
+    /// An array of zeros that the host may write, on pages that devices have, too. `None`: there are no such
+    /// pages, or the array is too small for them, or too large.
+    pub fn on_shared_pages<T: Element>(len: usize) -> Option<Arc<ArrayInner>> {
+        let layout = aligned::<T>(len).filter(|_| shared_pages::is_offered())?;
+        if layout.size() < shared_pages::LEAST {
+            return None;
+        }
+        let array = ArrayInner::zeroed(len, size_of::<T>(), layout, SmallVec::new()).ok()?;
+        (array.twin().is_some() && array.commit(0..len as u64).is_ok()).then_some(array)
+    }
+
+    /// An array of zeros on the host's memory that stays where it is, and is not given back before the array
+    /// goes.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -258,6 +271,22 @@ impl ArrayInner {
     /// True if the host can write to all of it. Otherwise the memory is tracked.
     pub fn is_whole(&self) -> bool {
         self.first.is_whole()
+    }
+
+    /// The pages of its block that devices have, too, and the first byte of the array in them.
+    pub(super) fn shared(&self) -> Option<(&Arc<SharedPages>, usize)> {
+        self.first.shared()
+    }
+
+    /// The place that is the host's by another name: a memory of devices whose pages the array is on.
+    pub fn twin(&self) -> Option<Place> {
+        self.first.shared().map(|(pages, _)| pages.place())
+    }
+
+    /// Where what a place has is kept: the host's own block, for the host and its twin.
+    #[inline]
+    pub fn kept_at(&self, place: Place) -> Place {
+        if place != Place::HOST && self.twin() == Some(place) { Place::HOST } else { place }
     }
 
     /// Makes a range of elements writable for the host, and keeps their contents. The caller holds the

@@ -6,8 +6,9 @@
 //! One word per array counts the guards and launches that use it (`state`). Its `directory` says where its
 //! elements are current, if not just on the host, and `residence` is the short form of that for one device.
 //! `order` is the queue of uses that have to wait, or that want only a part of the array. `coherence` moves
-//! elements between the memories of `device`. `block` places an array on the host; how much memory of the
-//! host arrays take is limited by `host_budget`.
+//! elements between the memories of `device`. `block` places an array on the host, on pages that agents have,
+//! too, if there are any (`shared_pages`); how much memory of the host arrays take is limited by
+//! `host_budget`.
 
 mod any;
 pub(crate) mod block;
@@ -25,6 +26,7 @@ pub(crate) mod region;
 mod reserved;
 pub(crate) mod residence;
 pub(crate) mod routes;
+mod shared_pages;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
@@ -395,6 +397,11 @@ impl<T: Element, const N: usize> From<[T; N]> for FlashMemory<T> {
 impl<T: Element> From<&[T]> for FlashMemory<T> {
     /// Copies the slice.
     fn from(slice: &[T]) -> Self {
+        if let Some(header) = ArrayInner::on_shared_pages::<T>(slice.len()) {
+            // SAFETY: room for as many elements, of which nothing else knows.
+            unsafe { header.data().cast::<T>().copy_from_nonoverlapping(slice.as_ptr(), slice.len()) };
+            return FlashMemory { header, element: PhantomData };
+        }
         let (mut vec, in_front) = block::vec(slice.len());
         vec.extend_from_slice(slice);
         FlashMemory { header: ArrayInner::of_vec(vec, in_front), element: PhantomData }
@@ -403,8 +410,26 @@ impl<T: Element> From<&[T]> for FlashMemory<T> {
 
 impl<T: Element> FromIterator<T> for FlashMemory<T> {
     fn from_iter<I: IntoIterator<Item = T>>(iter: I) -> Self {
-        let iter = iter.into_iter();
-        let (mut vec, in_front) = block::vec(iter.size_hint().0);
+        let mut iter = iter.into_iter();
+        let least = iter.size_hint().0;
+        if let Some(header) = ArrayInner::on_shared_pages::<T>(least) {
+            // SAFETY: as many elements, which are zeros, and of which nothing else knows.
+            let all = unsafe { std::slice::from_raw_parts_mut(header.data().cast::<T>(), least) };
+            let filled = all.iter_mut().zip(iter.by_ref()).fold(0, |filled, (to, value)| {
+                *to = value;
+                filled + 1
+            });
+            let next = if filled == least { iter.next() } else { None };
+            if filled == least && next.is_none() {
+                return FlashMemory { header, element: PhantomData };
+            }
+            // It was wrong about its length, or did not know it.
+            let (mut vec, in_front) = block::vec(filled);
+            vec.extend_from_slice(&all[..filled]);
+            vec.extend(next.into_iter().chain(iter));
+            return FlashMemory { header: ArrayInner::of_vec(vec, in_front), element: PhantomData };
+        }
+        let (mut vec, in_front) = block::vec(least);
         vec.extend(iter);
         FlashMemory { header: ArrayInner::of_vec(vec, in_front), element: PhantomData }
     }

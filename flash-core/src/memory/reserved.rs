@@ -4,13 +4,18 @@
 //! promised (strict overcommit), a promise. [`commit`](Reserved::commit) makes a part writable, until
 //! [`give_back`](Reserved::give_back). The addresses never change.
 //!
+//! One with [shared pages](super::shared_pages) is committed as a whole, and never given back: devices may
+//! have the same pages.
+//!
 //! The caller of these two holds the array ([`state`](super::state)). Meanwhile, other threads may read
 //! committed parts and parts that were never written: neither call changes those.
 
 #[cfg(all(test, target_os = "linux", not(miri)))]
 pub(super) mod tests;
 
+use super::shared_pages::SharedPages;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Commits are rounded to multiples of this: a large page, so that an array written here and there is few
 /// mappings.
@@ -20,6 +25,7 @@ const STEP: usize = 2 << 20;
 pub(super) struct Reserved {
     base: *mut u8,
     bytes: usize,
+    shared: Option<Arc<SharedPages>>,
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -27,9 +33,20 @@ impl Reserved {
     /// Address space for at least `bytes` bytes; `None` if the system has no more.
     pub fn new(bytes: usize) -> Option<Reserved> {
         let bytes = bytes.checked_next_multiple_of(page())?;
+        Reserved::map(bytes, None)
+    }
+
+    /// The same for pages that devices have, too; `None` also if there are none.
+    pub fn with_shared_pages(bytes: usize) -> Option<Reserved> {
+        let bytes = bytes.checked_next_multiple_of(page())?;
+        Reserved::map(bytes, Some(Arc::new(SharedPages::take(bytes)?)))
+    }
+
+    /// `bytes`: of whole pages.
+    fn map(bytes: usize, shared: Option<Arc<SharedPages>>) -> Option<Reserved> {
         // SAFETY: a new mapping, where the system likes.
         let base = unsafe { map(std::ptr::null_mut(), bytes, 0) }?;
-        Some(Reserved { base, bytes })
+        Some(Reserved { base, bytes, shared })
     }
 
     /// Makes the bytes `range` writable, and some around them. Returns how many, or `None` if the system has
@@ -38,6 +55,11 @@ impl Reserved {
         let (mut begin, mut end) = (range.start, range.end.min(self.bytes));
         if begin >= end {
             return Some(0);
+        }
+        if let Some(shared) = &self.shared {
+            // SAFETY: this mapping, which is zeros, or the same pages if another thread was faster; `drop`
+            // unmaps it.
+            return unsafe { shared.map(self.base) }.then_some(self.bytes);
         }
         let first = self.base.addr();
         begin = ((first + begin) / STEP * STEP).saturating_sub(first);
@@ -85,11 +107,20 @@ pub(super) fn page() -> usize {
     usize::try_from(bytes).unwrap_or(4096)
 }
 
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(super) fn page() -> usize {
+    4096
+}
+
 /// The reservation of other systems, which does not exist: there, arrays are allocated when they are made.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 impl Reserved {
     pub fn new(_bytes: usize) -> Option<Reserved> {
         None
+    }
+
+    pub fn with_shared_pages(bytes: usize) -> Option<Reserved> {
+        SharedPages::take(bytes).and(None)
     }
 
     pub fn commit(&self, range: Range<usize>) -> Option<usize> {
@@ -110,10 +141,18 @@ impl Reserved {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// The pages that devices have, too.
+    pub fn shared(&self) -> Option<&Arc<SharedPages>> {
+        self.shared.as_ref()
+    }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.unmap(self.base);
+        }
         #[cfg(all(target_os = "linux", not(miri)))]
         // SAFETY: this mapping, which nothing refers to any more.
         unsafe {

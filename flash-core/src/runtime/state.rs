@@ -71,6 +71,10 @@ impl Runtime {
         let runs_ahead =
             devices.first().is_some_and(|first| first.info().host_memory && !first.info().synchronous);
         let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
+        // Arrays that the program makes from now on lie where agents have them, too.
+        for device in &devices {
+            device.memory();
+        }
         let keeps_host = devices.iter().any(|device| device.api.forget_host.is_some());
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
         let patience = options.attributes.get::<Patience>().map(|patience| patience.0);

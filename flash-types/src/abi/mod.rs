@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 9;
+pub const ABI_MINOR: u32 = 10;
 /// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host
 /// used.
 pub const ABI_MINOR_OLDEST: u32 = 9;
@@ -846,6 +846,19 @@ pub struct BackendApi {
     /// done. Nothing uses the buffer meanwhile. The host asks for it before another array gets the buffer.
     /// [`ERROR_UNSUPPORTED`], or NULL: the host frees it and allocates another one. Since minor version 9.
     pub clear: Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer, bytes: u64) -> *mut Error>,
+    /// The file in memory that a buffer of `alloc` is in, as a descriptor, and where it begins there: on a
+    /// page. Asked of memories of kind [`SPACE_OF_PROCESS`], and of buffers of at least 64 KiB, whose last
+    /// page no other buffer has a part of. The host may map these bytes at other addresses, for as long as it
+    /// has the buffer. The descriptor stays the backend's, and open. [`ERROR_UNSUPPORTED`], or NULL: the
+    /// buffer is in no file. Since minor version 10.
+    pub shared_file: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            buffer: Buffer,
+            file: *mut i32,
+            offset: *mut u64,
+        ) -> *mut Error,
+    >,
 }
 
 impl Str {

@@ -46,7 +46,12 @@ pub fn rows() -> Result<Vec<Row>> {
 /// One process of the world: the agent serves, and the controller prints the rows.
 pub fn measure() -> Result<()> {
     let (local, remote) = (get_runtime("ALL_CPU")?, get_runtime("RANK:1/ALL_CPU")?);
-    let rows = [launch(&local, &remote)?, chain(&local, &remote)?, array(&local, &remote)?];
+    let rows = [
+        launch(&local, &remote)?,
+        chain(&local, &remote)?,
+        array(&local, &remote, "an array of 1 MiB", |len| FlashMemory::zeroed(len)),
+        array(&local, &remote, "a vector of 1 MiB, which is copied", |len| vec![0.0; len].into()),
+    ];
     println!("{}", serde_json::to_string(&rows)?);
     Ok(())
 }
@@ -87,8 +92,9 @@ fn chain(local: &RuntimeObj, remote: &RuntimeObj) -> Result<Row> {
     ))
 }
 
-fn array(local: &RuntimeObj, remote: &RuntimeObj) -> Result<Row> {
-    let arrays = || (FlashMemory::<f64>::zeroed(ELEMENTS), FlashMemory::<f64>::zeroed(1));
+/// What it takes until a kernel of an agent has read an array that the host has written.
+fn array(local: &RuntimeObj, remote: &RuntimeObj, what: &str, make: fn(usize) -> FlashMemory<f64>) -> Row {
+    let arrays = || (make(ELEMENTS), FlashMemory::<f64>::zeroed(1));
     let [ours, theirs] = [arrays(), arrays()];
     let one = |rt: &RuntimeObj, (from, to): &(FlashMemory<f64>, FlashMemory<f64>)| {
         per_call(20, || {
@@ -96,12 +102,12 @@ fn array(local: &RuntimeObj, remote: &RuntimeObj) -> Result<Row> {
             rt.submit(Grind::of(0, from, to)).exec([1usize]).expect("a kernel runs");
         }) / 1e3
     };
-    Ok(pair(
-        "array of 1 MiB that the host has written, to a kernel of an agent, against one in this process",
+    pair(
+        &format!("{what}, that the host has written, to a kernel of an agent, against one in this process"),
         "us",
         REPEATS,
         || one(remote, &ours),
         Some(&mut || one(local, &theirs)),
         Duration::ZERO,
-    ))
+    )
 }

@@ -156,12 +156,12 @@ fn the_status_is_the_programs_and_what_is_wrong_is_said() {
 const WITHIN: &str = "FLASH_TEST_WITHIN";
 
 /// True in a process that a test has started to run its own part, as [`assert_within`] does.
-fn is_within() -> bool {
+pub(crate) fn is_within() -> bool {
     std::env::var_os(WITHIN).is_some()
 }
 
 /// Runs a test's own part, in as many processes of a world, or in one of none.
-fn assert_within(test: &str, ranks: Option<&str>, variables: &[(&str, &str)]) {
+pub(crate) fn assert_within(test: &str, ranks: Option<&str>, variables: &[(&str, &str)]) {
     let this = std::env::current_exe().unwrap();
     let arguments = ["--exact", test, "--nocapture"];
     let variables = [variables, &[(WITHIN, "1")]].concat();
@@ -251,13 +251,12 @@ impl CpuItem<Ending<'_>> for Plain {
 }
 
 /// What a lost process takes with it, and what it does not: on a device with a memory of its own, or not.
-fn goes_on_after_losses(rt: &RuntimeObj, name: &str, has_own_memory: bool) {
-    const N: u64 = 1000;
-    let all = |value: u64| vec![value; N as usize];
-    let launch = |way: u32, x: &FlashMemory<u64>| rt.submit(Ending::of(way, x)).exec([N]);
+fn goes_on_after_losses(rt: &RuntimeObj, name: &str, has_own_memory: bool, len: usize) {
+    let all = |value: u64| vec![value; len];
+    let launch = |way: u32, x: &FlashMemory<u64>| rt.submit(Ending::of(way, x)).exec([len]);
     let pid = || rt.devices()[0].query("pid").unwrap();
     for (way, said) in WAYS {
-        let [hit, there, both] = [0; 3].map(|_| FlashMemory::<u64>::zeroed(N as usize));
+        let [hit, there, both] = [0; 3].map(|_| FlashMemory::<u64>::zeroed(len));
         launch(WELL, &there).unwrap();
         launch(WELL, &both).unwrap();
         assert_eq!(*both.read().unwrap(), all(1));
@@ -305,8 +304,9 @@ fn another_process_takes_the_place_of_one_that_is_lost() {
         const TEST: &str = "ranks::another_process_takes_the_place_of_one_that_is_lost";
         return assert_within(TEST, Some("2"), &[("FLASH_RANK_TIMEOUT_MS", "1000")]);
     }
-    goes_on_after_losses(&get_runtime("RANK").unwrap(), "rank 1", false);
-    goes_on_after_losses(&get_runtime("RANK:1/ALL_CPU").unwrap(), "RANK:1/ALL_CPU:0", false);
+    goes_on_after_losses(&get_runtime("RANK").unwrap(), "rank 1", false, 1000);
+    // Of memory that the agent shares.
+    goes_on_after_losses(&get_runtime("RANK:1/ALL_CPU").unwrap(), "RANK:1/ALL_CPU:0", false, 20_000);
 }
 
 #[test]
@@ -338,8 +338,8 @@ fn a_backend_in_an_agent_of_its_own_can_crash_and_the_program_goes_on() {
     assert_eq!(ids("RANK:TEST:0@agent"), ["RANK:TEST:0@agent"]);
     // Those of this process are taken where either would do.
     assert_eq!(ids("ALL_ACCEL"), ["ALL_CPU:0"]);
-    goes_on_after_losses(&get_runtime("ALL_CPU@agent").unwrap(), "ALL_CPU@agent", false);
-    goes_on_after_losses(&get_runtime("TEST:1@agent").unwrap(), "TEST@agent", true);
+    goes_on_after_losses(&get_runtime("ALL_CPU@agent").unwrap(), "ALL_CPU@agent", false, 20_000);
+    goes_on_after_losses(&get_runtime("TEST:1@agent").unwrap(), "TEST@agent", true, 1000);
 }
 
 /// A program that computes for ever and gives notices, and its processes by rank.
@@ -411,7 +411,7 @@ pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) ->
     }
 }
 
-fn kill(process: u32) {
+pub(crate) fn kill(process: u32) {
     send(process, libc::SIGKILL);
 }
 

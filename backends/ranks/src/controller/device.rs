@@ -252,6 +252,10 @@ impl Device for RankDevice {
         self.buffers.alloc(space, bytes)
     }
 
+    fn shared_file(&self, buffer: Buffer) -> Result<(i32, u64), Failure> {
+        self.buffers.shared_file(buffer)
+    }
+
     unsafe fn clear(&self, buffer: Buffer, bytes: u64) -> Result<(), Failure> {
         // SAFETY: the caller vouches.
         unsafe { self.buffers.clear(buffer, bytes) }

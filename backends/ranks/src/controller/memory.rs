@@ -16,6 +16,7 @@ use flash_backend::host_memory::{self, copy_addresses};
 use flash_backend::offload::staging::{self, Stage};
 use flash_backend::{Code, Completion, Failure};
 use flash_net::{Peer, SharedHeap, Transport};
+use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
 /// The memory space of shared memory, of all devices of this backend. Others have numbers after it.
@@ -136,6 +137,16 @@ impl Buffers {
             }
         };
         Ok(Buffer { space, reserved: 0, handle })
+    }
+
+    /// The world's file, and where a buffer in shared memory begins there.
+    pub fn shared_file(&self, buffer: Buffer) -> Result<(i32, u64), Failure> {
+        let none = || Failure::new(Code::Unsupported, "only a world that this process shares has a file");
+        let world = self.controller.world.filter(|_| buffer.space == SHARED).ok_or_else(none)?;
+        let (memory, at) = (self.heap()?.memory(), buffer.handle as usize);
+        let offset = memory.find(std::ptr::without_provenance(at), 1);
+        let offset = offset.ok_or_else(|| Failure::new(Code::Invalid, "a buffer that is not shared"))?;
+        Ok((world.file().as_raw_fd(), memory.start() + offset))
     }
 
     /// # Safety

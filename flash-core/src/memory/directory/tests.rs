@@ -102,7 +102,7 @@ proptest! {
     ) {
         let places: Vec<Place> =
             std::iter::once(Place::HOST).chain((0..devices as u32).map(Place::device)).collect();
-        let mut directory = Directory::new(grid);
+        let mut directory = Directory::new(grid, None);
         let mut model: Model = vec![([Place::HOST].into(), false); grid.elements() as usize];
         prop_assert!(directory.is_plain());
         for op in ops {
@@ -164,5 +164,50 @@ proptest! {
         directory.written(Place::HOST, &all);
         places.iter().skip(1).for_each(|&p| drop(directory.set_copy(p, None)));
         prop_assert!(directory.is_plain());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
+    fn what_is_said_of_the_hosts_twin_is_said_of_the_host(
+        (grid, ops) in grids().prop_flat_map(|g| (Just(g), ops(g)))
+    ) {
+        let twin = Place::device(0);
+        let places = [Place::HOST, twin, Place::device(1), Place::device(2)];
+        // In the second one, the host stands for its twin.
+        let mut directories = [Directory::new(grid, Some(twin)), Directory::new(grid, None)];
+        let same = |place: Place, second: bool| if second && place == twin { Place::HOST } else { place };
+        for op in ops {
+            for (directory, second) in directories.iter_mut().zip([false, true]) {
+                let at = |at: usize| same(places[at % places.len()], second);
+                let bring = |directory: &mut Directory, place: Place, region: &Region, most: usize| {
+                    let lacking = directory.lacks(place, region);
+                    let sources = directory.sources(place, &lacking, |p| u64::from(p.number().unwrap_or(0)));
+                    assert!(sources.iter().all(|(from, _)| same(*from, true) != same(place, true)));
+                    sources.iter().take(most).for_each(|(_, part)| directory.copied(place, part));
+                };
+                match &op {
+                    Op::Read(place, block, most) => bring(directory, at(*place), &(*block).into(), *most),
+                    Op::Write(place, block) => directory.written(at(*place), &(*block).into()),
+                    Op::Fail(place, read, write) => {
+                        bring(directory, at(*place), &(*read).into(), usize::MAX);
+                        directory.written(at(*place), &(*write).into());
+                        directory.poison(&(*write).into());
+                    }
+                    Op::Lose(place) => directory.lost(places[2 + place % 2]),
+                    Op::Forget(place, block) => drop(directory.forget(at(*place), &(*block).into())),
+                }
+            }
+            let [one, two] = &directories;
+            let all = Region::all(&grid);
+            for place in places {
+                let is = |directory: &Directory, place| {
+                    [directory.current(place), directory.only_at(place), directory.lacks(place, &all)]
+                        .map(|region| elements(&grid, &region))
+                };
+                prop_assert_eq!(is(one, place), is(two, same(place, true)), "{:?}", place);
+            }
+            prop_assert_eq!(elements(&grid, &one.poison_in(&all)), elements(&grid, &two.poison_in(&all)));
+            prop_assert_eq!(one.is_plain(), two.is_plain());
+        }
     }
 }

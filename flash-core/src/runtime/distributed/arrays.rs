@@ -188,7 +188,7 @@ impl<'r> Array<'r> {
         } else if copied || header.state.is_tracked() {
             DirectoryAccess::Shared(SharedRead::of(header))
         } else {
-            DirectoryAccess::Own(Box::new(Directory::new(header.grid())))
+            DirectoryAccess::Own(Box::new(Directory::new(header.grid(), header.twin())))
         };
         Array::new(ArrayOwner::Memory(header), books, written)
     }
@@ -223,7 +223,7 @@ impl<'r> Array<'r> {
     /// Memory of the host for the run to use.
     pub fn lent(data: *mut u8, len: u64, element_size: u64, shape: &[u64]) -> Array<'r> {
         let header = ArrayInner::lent(data, len as usize, element_size as usize, shape);
-        let books = DirectoryAccess::Own(Box::new(Directory::new(header.grid())));
+        let books = DirectoryAccess::Own(Box::new(Directory::new(header.grid(), header.twin())));
         Array::new(ArrayOwner::Lent(header), books, true)
     }
 
@@ -317,6 +317,7 @@ impl<'r> Array<'r> {
     }
 
     fn track(&mut self, place: Place) -> &mut BufferHistory {
+        let place = self.header().kept_at(place);
         let at = self.tracks.iter().position(|(known, _)| *known == place);
         let at = at.unwrap_or_else(|| {
             self.tracks.push((place, BufferHistory::default()));
@@ -344,6 +345,9 @@ impl<'r> Array<'r> {
             let hull = region.hull(&self.grid());
             self.make_room(device, hull, ways)?;
         }
+        // What the host's twin lacks, the host does.
+        let place = self.header().kept_at(place);
+        let device = device.filter(|_| place != Place::HOST);
         if device.is_none() {
             let hull = region.hull(&self.grid());
             self.header().commit(hull)?;
@@ -511,6 +515,7 @@ impl<'r> Array<'r> {
 
     /// True if a task of this run writes something of a region at a place.
     pub fn is_written(&self, place: Place, region: &Region) -> bool {
+        let place = self.header().kept_at(place);
         let track = self.tracks.iter().find(|(known, _)| *known == place);
         track.is_some_and(|(_, track)| track.writers.iter().any(|(written, _)| written.overlaps(region)))
     }
@@ -580,6 +585,10 @@ impl<'r> Array<'r> {
     /// that uses it is left.
     pub fn spill(&mut self, device: &'static DeviceMemory, lanes: &[&'static Lane]) -> Result<(), Error> {
         let place = device.place();
+        if self.header().kept_at(place) == Place::HOST {
+            // It is the host's memory already.
+            return Ok(());
+        }
         if let DirectoryAccess::Shared(_) = self.books {
             return self.spill_shared(place, lanes);
         }

@@ -107,6 +107,9 @@ impl<'r> Array<'r> {
                 }
             };
             self.pin(place, &directory);
+            // What the host's twin lacks, the host does.
+            let place = header.kept_at(place);
+            let device = device.filter(|_| place != Place::HOST);
             let (lacking, awaited) = directory.lacks_for(reader, place, region);
             let sources = directory.sources(place, &lacking, |from| rank(from, device));
             for (from, part) in sources {
