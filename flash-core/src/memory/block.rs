@@ -68,8 +68,8 @@ impl HostBlock {
     }
 
     /// Zeroed memory that the host can read and that takes no room until it is [committed](Self::commit).
-    /// Where it is not large, or the system cannot do that, it is as of [`zeroed`](Self::zeroed). Devices that
-    /// can have its pages have them, too.
+    /// Where it is not large, or the system cannot do that, it is as of [`zeroed`](Self::zeroed). Devices
+    /// that can have its pages have them, too.
     pub fn reserved(layout: Layout) -> Option<HostBlock> {
         if !is_placed(layout) {
             return HostBlock::zeroed(layout);
