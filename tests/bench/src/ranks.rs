@@ -103,7 +103,7 @@ fn array(local: &RuntimeObj, remote: &RuntimeObj, what: &str, make: fn(usize) ->
         }) / 1e3
     };
     pair(
-        &format!("{what}, that the host has written, to a kernel of an agent, against one in this process"),
+        format!("{what}, that the host has written, to a kernel of an agent, against one in this process"),
         "us",
         REPEATS,
         || one(remote, &ours),
