@@ -52,3 +52,18 @@ pub fn input(frames: &[Frame]) -> Vec<u8> {
     };
     frames.iter().flat_map(one).collect()
 }
+
+/// Ends the process at any panic, but at those of kernels, which are errors of their launches. Calls `tell`
+/// before.
+pub fn end_at_panics(tell: impl Fn() + Send + Sync + 'static) {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let is_of_kernel =
+            panic.location().is_some_and(|place| place.file().ends_with("fuzz/src/kernels.rs"));
+        if !is_of_kernel {
+            tell();
+            before(panic);
+            std::process::abort();
+        }
+    }));
+}

@@ -9,7 +9,7 @@
 #![no_main]
 
 use flash_fuzz::session::session;
-use flash_fuzz::{agent, controller, files, mailbox};
+use flash_fuzz::{agent, controller, end_at_panics, files, mailbox};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use std::sync::OnceLock;
 
@@ -35,7 +35,14 @@ fn target() -> &'static Target {
     })
 }
 
-fuzz_target!(init: { target(); }, |input: &[u8]| (target().fuzz)(input));
+fuzz_target!(
+    init: {
+        target();
+        // libFuzzer's hook ends the process at every panic.
+        end_at_panics(|| ());
+    },
+    |input: &[u8]| (target().fuzz)(input)
+);
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let planted = target().planted;

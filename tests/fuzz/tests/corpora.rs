@@ -1,7 +1,7 @@
 //! Inputs that once caused a failure cause none any more, and neither do changes of a session.
 
 use flash_fuzz::session::session;
-use flash_fuzz::{Frame, agent, controller, files, frames, input, mailbox};
+use flash_fuzz::{Frame, agent, controller, end_at_panics, files, frames, input, mailbox};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -92,20 +92,6 @@ fn changes_of_sound_files_cause_no_failure() {
 /// The seed of the changes that are tried.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Panics of kernels are errors of their launches; any other one ends the process.
-fn end_at_panics() {
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let is_of_kernel =
-            panic.location().is_some_and(|place| place.file().ends_with("fuzz/src/kernels.rs"));
-        if !is_of_kernel {
-            eprintln!("seed {}, of FLASH_FUZZ_SEED", LAST.load(Relaxed));
-            before(panic);
-            std::process::abort();
-        }
-    }));
-}
-
 /// How many changes are tried, and where they begin, as the environment says.
 fn tries() -> (usize, u64) {
     let number =
@@ -116,7 +102,7 @@ fn tries() -> (usize, u64) {
 #[test]
 fn changes_of_a_session_are_errors_at_most() {
     let session = session();
-    end_at_panics();
+    end_at_panics(|| eprintln!("seed {}, of FLASH_FUZZ_SEED", LAST.load(Relaxed)));
     for (said, fuzz) in [(&session.requests, agent::fuzz as fn(&[u8])), (&session.answers, controller::fuzz)]
     {
         fuzz(said);
