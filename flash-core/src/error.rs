@@ -338,7 +338,7 @@ pub(crate) enum PartProblem {
     },
     /// A map of more axes than the array has.
     #[error(
-        "argument `{argument}`: the map is of {axes} axes, the array has the shape {shape:?}: pass an array of that many axes, or give its shape with sizes(..)"
+        "argument `{argument}`: the map is of {axes} axes, the array has the shape {shape:?}: pass it in a shape of that many axes, as `memory.view([..])?`, or give its shape with `.sizes(..)`"
     )]
     Axes {
         /// The argument.

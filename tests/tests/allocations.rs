@@ -96,6 +96,29 @@ fn a_warm_launch_allocates_nothing() {
     }
 }
 
+#[test]
+fn a_warm_launch_of_views_allocates_nothing_and_neither_does_one_of_other_rows() {
+    let run = || {
+        let m = memories();
+        let grid = |rows: usize| {
+            let (a, b) = (m.all[0].view([8, 8]).unwrap(), m.all[1].view([8, 8]).unwrap());
+            let (a, b) = (a.rows(rows..rows + 4).unwrap(), b.view([4, 16]).unwrap().rows(..8).unwrap());
+            m.rt.submit(Grid::of(1.0, a, b)).exec([8, 4, 2]).unwrap();
+        };
+        for rows in [0, 3, 4] {
+            (0..100).for_each(|_| grid(rows));
+            let least = (0..10).map(|_| allocations(|| (0..100).for_each(|_| grid(rows)))).min();
+            assert_eq!(least, Some(0), "rows from {rows} on");
+        }
+        m
+    };
+    drop(run());
+    flash_tests::in_process(flash_tests::APART[1], || {
+        let m = run();
+        assert!(m.rt.devices()[0].transfers().to_device.bytes > 0, "the device has a memory of its own");
+    });
+}
+
 /// As pipelines of `exec_async` have them.
 #[test]
 fn a_warm_launch_of_owned_memories_allocates_nothing_and_gives_them_back() {

@@ -23,7 +23,7 @@ use crate::windows::Window;
 use flash::kernels::gemm::Gemm;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
-use flash::{DeviceHandle, MemoryRange, OnCaller};
+use flash::{DeviceHandle, MemoryView, OnCaller};
 use flash_graph::{Cx, Error, Graph, GraphError, Node, NodeRef, Out, Output, Pool, Receive, Route, Run};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -294,7 +294,7 @@ fn rectangle<T: Number>(
     matrix: &FlashMemory<T>,
     of: [u64; 2],
     [rows, columns]: [&Range<u64>; 2],
-) -> Result<MemoryRange<'static, T>, Error> {
+) -> Result<MemoryView<'static, T>, Error> {
     let [height, leading] = of;
     if matrix.shape() != [leading, height] {
         let found = matrix.shape();

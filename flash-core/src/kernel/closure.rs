@@ -13,7 +13,7 @@ use super::{
     ArgumentWriter, CpuFunction, CpuSpan, Element, GroupBy, Index, KernelDefinition, OwnImplementation,
     SortBy, Span, cpu_implementation,
 };
-use crate::memory::{FlashMemory, MemoryRange};
+use crate::memory::{FlashMemory, MemoryView};
 use flash_types::abi::{self, Implementation};
 use flash_types::descriptor::{ArgumentDescriptor, PartBy, part_by};
 use std::any::TypeId;
@@ -39,20 +39,20 @@ impl<T: Element> FlashMemory<T> {
     }
 }
 
-impl<'a, T: Element> MemoryRange<'a, T> {
+impl<'a, T: Element> MemoryView<'a, T> {
     /// As [`FlashMemory::r`].
     pub fn r(self) -> Item<'a, Read<T>> {
-        Item::of_range(self)
+        Item::flat_view(self)
     }
 
     /// As [`FlashMemory::rw`].
     pub fn rw(self) -> Item<'a, ReadWrite<T>> {
-        Item::of_range(self)
+        Item::flat_view(self)
     }
 
     /// As [`FlashMemory::w`].
     pub fn w(self) -> Item<'a, Write<T>> {
-        Item::of_range(self)
+        Item::flat_view(self)
     }
 }
 

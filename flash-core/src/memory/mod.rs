@@ -31,6 +31,7 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transfer;
+mod view;
 
 pub use any::{AnyMemory, AnyReadGuard, AnyType, AnyWriteGuard};
 pub(crate) use guard::PATIENCE;
@@ -40,6 +41,8 @@ pub use guard::{ReadGuard, WriteGuard};
 pub use host_budget::{host_budget, set_host_budget};
 pub(crate) use inner::{ArrayInner, GRANULE};
 pub use transfer::{Moved, Transfers};
+pub use view::MemoryView;
+pub(crate) use view::{ViewOwner, ViewShape};
 
 use crate::error::Error;
 use flash_backend::fork;
@@ -82,20 +85,6 @@ pub(crate) fn watch_forks() {
 pub struct FlashMemory<T> {
     header: Arc<ArrayInner>,
     element: PhantomData<T>,
-}
-
-/// A part of a [`FlashMemory`], as an argument.
-pub struct MemoryRange<'a, T> {
-    memory: RangeOwner<'a, T>,
-    range: Range<usize>,
-}
-
-/// The memory of a range.
-pub(crate) enum RangeOwner<'a, T> {
-    /// Borrowed.
-    Lent(&'a FlashMemory<T>),
-    /// Owned, for what outlives the caller.
-    Own(FlashMemory<T>),
 }
 
 /// The shape of an array: a length, or an extent per axis, axis 0 fastest.
@@ -325,37 +314,8 @@ impl<T: Element> FlashMemory<T> {
         WriteGuard::new(&self.header)
     }
 
-    /// A part of it, as an argument.
-    ///
-    /// # Errors
-    /// [`Error::Range`] if the range leaves the array.
-    pub fn range(&self, range: impl RangeBounds<usize>) -> Result<MemoryRange<'_, T>, Error> {
-        Ok(MemoryRange { range: self.resolve(range)?, memory: RangeOwner::Lent(self) })
-    }
-
-    /// A part of it, as an argument that owns the handle: for `exec_async`.
-    ///
-    /// # Errors
-    /// [`Error::Range`] if the range leaves the array.
-    pub fn into_range(self, range: impl RangeBounds<usize>) -> Result<MemoryRange<'static, T>, Error> {
-        Ok(MemoryRange { range: self.resolve(range)?, memory: RangeOwner::Own(self) })
-    }
-
     fn resolve(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
-        let start = match range.start_bound() {
-            Bound::Included(&s) => s,
-            Bound::Excluded(&s) => s.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&e) => e.saturating_add(1),
-            Bound::Excluded(&e) => e,
-            Bound::Unbounded => self.len(),
-        };
-        if start > end || end > self.len() {
-            return Err(Error::Range { start, end, len: self.len() });
-        }
-        Ok(start..end)
+        resolve(range, self.len())
     }
 
     #[inline]
@@ -368,10 +328,25 @@ impl<T: Element> FlashMemory<T> {
     }
 }
 
-impl<'a, T> MemoryRange<'a, T> {
-    pub(crate) fn into_parts(self) -> (RangeOwner<'a, T>, Range<usize>) {
-        (self.memory, self.range)
+/// A range of `len` things.
+///
+/// # Errors
+/// [`Error::Range`] if it is none of them.
+fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, Error> {
+    let start = match range.start_bound() {
+        Bound::Included(&s) => s,
+        Bound::Excluded(&s) => s.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&e) => e.saturating_add(1),
+        Bound::Excluded(&e) => e,
+        Bound::Unbounded => len,
+    };
+    if start > end || end > len {
+        return Err(Error::Range { start, end, len });
     }
+    Ok(start..end)
 }
 
 impl<T> Clone for FlashMemory<T> {

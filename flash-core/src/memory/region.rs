@@ -230,10 +230,14 @@ impl Region {
         }
     }
 
-    /// A box of one grid in another with as many elements. `None`: it would be many boxes.
-    pub fn of_block(block: &GridBox, from: &Grid, to: &Grid) -> Option<Region> {
-        debug_assert_eq!(from.elements(), to.elements());
-        if from == to || block.is_empty() {
+    /// A box of one grid in another, whose elements from number `offset` on are those of the first. `None`:
+    /// it would be many boxes.
+    pub fn of_block(block: &GridBox, from: &Grid, offset: u64, to: &Grid) -> Option<Region> {
+        if block.is_empty() {
+            return Some(Region::empty());
+        }
+        debug_assert!(offset + from.elements() <= to.elements());
+        if from == to && offset == 0 {
             return Some((*block).into());
         }
         let mut region = Region::empty();
@@ -242,11 +246,11 @@ impl Region {
             // Planes are equal: one of them determines all.
             let mut plane = *block;
             plane.end[2] = plane.begin[2] + 1;
-            region = Region::of_block(&plane, from, to)?;
+            region = Region::of_block(&plane, from, offset, to)?;
             for part in &mut region.blocks {
                 part.end[2] += nz - 1;
             }
-        } else if from.extent[0] == to.extent[0] {
+        } else if from.extent[0] == to.extent[0] && offset.is_multiple_of(to.extent[0]) {
             // Rows are equal, and counted through all planes they are a flat array.
             let whole = ny == from.extent[1];
             if !whole && nz > FEW_RUNS {
@@ -254,7 +258,8 @@ impl Region {
             }
             let (planes, rows) = if whole { (1, ny * nz) } else { (nz, ny) };
             for plane in 0..planes {
-                let first = block.begin[1] + from.extent[1] * (block.begin[2] + plane);
+                let first =
+                    offset / to.extent[0] + block.begin[1] + from.extent[1] * (block.begin[2] + plane);
                 region.push_rows(to, block.begin[0]..block.end[0], first..first + rows);
             }
         } else {
@@ -262,7 +267,7 @@ impl Region {
             if runs.count[0].saturating_mul(runs.count[1]) > FEW_RUNS {
                 return None;
             }
-            let first = from.flat(block.begin);
+            let first = offset + from.flat(block.begin);
             for z in 0..runs.count[1] {
                 for y in 0..runs.count[0] {
                     let at = first + y * runs.stride[0] + z * runs.stride[1];
@@ -278,7 +283,7 @@ impl Region {
     pub fn regrid(&self, from: &Grid, to: &Grid) -> Option<Region> {
         let mut region = Region::empty();
         for block in &self.blocks {
-            region.blocks.extend(Region::of_block(block, from, to)?.blocks);
+            region.blocks.extend(Region::of_block(block, from, 0, to)?.blocks);
         }
         region.merge();
         Some(region)

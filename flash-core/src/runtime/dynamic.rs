@@ -8,7 +8,7 @@ use crate::devices::registry::Registry;
 use crate::error::Error;
 use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes};
 use crate::kernel::{ArgumentWriter, Element};
-use crate::memory::{FlashMemory, MemoryRange};
+use crate::memory::{FlashMemory, MemoryView};
 use flash_types::descriptor::{Access, ArgumentDescriptor, ElementType, KernelDescriptor, Searchable, View};
 use std::fmt;
 
@@ -311,7 +311,7 @@ impl<'a, T: Element> IntoArgument<'a> for FlashMemory<T> {
     }
 }
 
-impl<'a, T: Element> IntoArgument<'a> for MemoryRange<'a, T> {
+impl<'a, T: Element> IntoArgument<'a> for MemoryView<'a, T> {
     fn into_argument(self) -> Argument<'a> {
         array::<T>(erased::<Item<'a, ReadWrite<T>>, _>(self), true)
     }

@@ -106,7 +106,7 @@ pub(super) fn outside(value: u64, extent: u64, dimension: usize) -> String {
 #[cold]
 pub(super) fn wrong_rank(axes: usize, row: bool, shape: &[u64]) -> String {
     format!(
-        "its index names {axes} axes{}, the array has the shape {shape:?}: give it a shape of {} extents",
+        "its index names {axes} axes{}, the array has the shape {shape:?}: pass it in a shape of {} extents, as `memory.view([..])?`, or give its shape with `.sizes(..)`",
         if row { " beside its row" } else { "" },
         axes + usize::from(row),
     )
@@ -162,7 +162,7 @@ pub(super) fn item_grid(
         (true, None) => {
             if !len.is_multiple_of(product) {
                 return Err(format!(
-                    "{product} rows of equal length were expected, the array has {} elements: give it a shape, row length first",
+                    "{product} rows of equal length were expected, the array has {} elements: pass it in a shape, row length first, as `memory.view([..])?`, or give its shape with `.sizes(..)`",
                     len
                 ));
             }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::memory::{ArrayInner, ByteGuard};
 use crate::recording::{Argument, Data, Memory, Recording, RecordingError, Submission};
 use flash_types::abi::{self, Arg};
-use flash_types::descriptor::{ArgumentDescriptor, ElementType};
+use flash_types::descriptor::{ArgumentDescriptor, ElementType, View};
 use std::collections::HashMap;
 
 impl Pipeline<'_> {
@@ -121,8 +121,23 @@ fn submission(
         options.merge(&extra.options.attributes);
         sizes.extend(extra.sizes.iter().flatten().map(|shape| shape.to_vec()));
     }
+    add_views(list, node, &mut sizes);
     let parts = distributed::parts_of(list, node, known)?;
     Ok(Submission { kernel, arguments, dims: list.dims_of(node).to_vec(), options, sizes, parts })
+}
+
+/// The shapes of views, which a recording has as what `sizes(..)` gives.
+fn add_views(list: &SubmissionList, node: &Node, sizes: &mut Vec<Vec<u64>>) {
+    let arrays = node.plan().descriptor.arguments.iter().enumerate();
+    let arrays = arrays.filter(|(_, spec)| spec.view != View::Scalar);
+    for (array, (i, _)) in arrays.enumerate() {
+        let seen = list.view_of(node, i);
+        if seen.is_empty() || sizes.get(array).is_some_and(|given| !given.is_empty()) {
+            continue;
+        }
+        sizes.resize(sizes.len().max(array + 1), Vec::new());
+        sizes[array] = seen.to_vec();
+    }
 }
 
 impl<'s> RecordingWriter<'s> {

@@ -12,7 +12,7 @@ use flash::kernels::spmv::Spmv;
 use flash::kernels::vdp;
 use flash::prelude::*;
 use flash_core::descriptor::Attributes;
-use flash_core::memory::MemoryRange;
+use flash_core::memory::MemoryView;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Elements after those of an argument.
@@ -28,7 +28,7 @@ impl<T: flash::kernel::Element + PartialEq> Guarded<T> {
         Guarded(FlashMemory::from(all), len, behind)
     }
 
-    fn range(&self) -> MemoryRange<'_, T> {
+    fn range(&self) -> MemoryView<'_, T> {
         self.0.range(..self.1).unwrap()
     }
 

@@ -9,7 +9,7 @@ use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
 use flash_core::descriptor::{ArrayMap, Attributes, PartBy, part_by, stencil, tiles};
-use flash_core::memory::MemoryRange;
+use flash_core::memory::MemoryView;
 use flash_tests::Random;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -231,6 +231,8 @@ struct Step {
     /// The dimension of the cut.
     cut: Option<&'static str>,
     mapped: bool,
+    /// Its arrays have their shapes as views, and not by `sizes`.
+    views: bool,
     subspaces: Option<u32>,
     weights: Option<Vec<f64>>,
 }
@@ -284,6 +286,7 @@ impl Step {
             salt: random.next() % 1000,
             cut,
             mapped,
+            views: random.one_in(2),
             subspaces: random.one_in(4).then(|| 1 + random.below(9) as u32),
             weights: random.one_in(2).then(|| (0..devices).map(|_| random.below(4) as f64).collect()),
         }
@@ -317,39 +320,41 @@ impl Step {
 
     fn submit<'a>(&self, chain: Pipeline<'a>, memories: &'a [FlashMemory<u64>]) -> Pipeline<'a> {
         let say: Say = [self.fails, self.salt, self.shape[0] as u64, self.shape[1] as u64];
-        let range = |(memory, range): &(usize, Range<usize>)| -> MemoryRange<'a, u64> {
+        let range = |(memory, range): &(usize, Range<usize>)| -> MemoryView<'a, u64> {
             memories[*memory].range(range.clone()).unwrap()
         };
-        let (from, to) = (range(&self.from), range(&self.to));
+        let (mut from, mut to) = (range(&self.from), range(&self.to));
         let seen = self.shape.map(|n| n as u64).to_vec();
         let flat = |range: &Range<usize>| vec![range.len() as u64];
         let from_shape = if self.kind == Kind::Mix { flat(&self.from.1) } else { seen.clone() };
         let counts = matches!(self.kind, Kind::Count | Kind::FreshCount);
         let to_shape = if counts { flat(&self.to.1) } else { seen };
-        let both = [&from_shape[..], &to_shape[..]];
-        let [x, y, z] = self.items.clone();
-        let (options, steps) = (self.options(), self.steps);
+        if self.views {
+            if !matches!(self.kind, Kind::Bump | Kind::Steps) {
+                from = from.view(&from_shape[..]).unwrap();
+            }
+            to = to.view(&to_shape[..]).unwrap();
+        }
+        let submitted = match self.kind {
+            Kind::Bump => chain.submit(Bump::of(say, to)),
+            Kind::Steps => chain.submit(Steps::of(say, to)),
+            Kind::Set => chain.submit(Set::of(say, from, to)),
+            Kind::Blur => chain.submit(Blur::of(say, from, to)),
+            Kind::Mix => chain.submit(Mix::of(say, from, to)),
+            Kind::Count => chain.submit(Count::of(say, from, to)),
+            Kind::FreshCount => chain.submit(FreshCount::of(say, from, to)),
+            Kind::Spread => chain.submit(Spread::of(say, from, to)),
+        };
+        let submitted = match (self.kind, self.views) {
+            (_, true) => submitted,
+            (Kind::Bump | Kind::Steps, false) => submitted.sizes([&to_shape[..]]),
+            (_, false) => submitted.sizes([&from_shape[..], &to_shape[..]]),
+        };
+        let (options, [x, y, z]) = (self.options(), self.items.clone());
+        let submitted = if options.is_empty() { submitted } else { submitted.options(options) };
         match self.kind {
-            Kind::Bump => {
-                chain.submit(Bump::of(say, to)).sizes([&to_shape[..]]).options(options).defer((x, y, z))
-            }
-            Kind::Steps => chain
-                .submit(Steps::of(say, to))
-                .sizes([&to_shape[..]])
-                .options(options)
-                .defer((x, y, z, steps)),
-            Kind::Set => chain.submit(Set::of(say, from, to)).sizes(both).options(options).defer((x, y, z)),
-            Kind::Blur => chain.submit(Blur::of(say, from, to)).sizes(both).options(options).defer((x, y, z)),
-            Kind::Mix => chain.submit(Mix::of(say, from, to)).sizes(both).options(options).defer((x, y, z)),
-            Kind::Count => {
-                chain.submit(Count::of(say, from, to)).sizes(both).options(options).defer((x, y, z))
-            }
-            Kind::FreshCount => {
-                chain.submit(FreshCount::of(say, from, to)).sizes(both).options(options).defer((x, y, z))
-            }
-            Kind::Spread => {
-                chain.submit(Spread::of(say, from, to)).sizes(both).options(options).defer((x, y, z))
-            }
+            Kind::Steps => submitted.defer((x, y, z, self.steps)),
+            _ => submitted.defer((x, y, z)),
         }
     }
 

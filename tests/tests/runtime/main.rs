@@ -24,6 +24,7 @@ mod keys;
 mod left_to_devices;
 mod limits;
 mod memory;
+mod memory_views;
 mod model;
 mod nbody;
 mod nested;

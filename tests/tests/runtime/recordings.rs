@@ -58,8 +58,11 @@ struct Submission {
     from: usize,
     to: usize,
     dims: [u64; 2],
-    /// 0: nothing. 1: with an option. 2: owned handles. 3: a range of `to` from element 1 on.
+    /// 0: nothing. 1: with an option. 2: owned handles. 3: a range of `to` from element 1 on. 4: all of `to`
+    /// in a shape of its own. 5: the same of the elements from number 2 on.
     special: u8,
+    /// Which shape that is.
+    view: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -79,13 +82,29 @@ enum Action {
 const MEMORIES: usize = 3;
 const LEN: u64 = 12;
 
+/// Shapes of 12 and of 10 elements.
+const VIEWS: [[[u64; 2]; 4]; 2] = [[[3, 4], [4, 3], [2, 6], [12, 1]], [[5, 2], [2, 5], [10, 1], [1, 10]]];
+
+impl Submission {
+    /// The first element of `to` that is passed, and the shape if it has one of its own.
+    fn view(&self) -> (u64, Option<[u64; 2]>) {
+        match self.special {
+            3 => (1, None),
+            4 => (0, Some(VIEWS[0][self.view])),
+            5 => (2, Some(VIEWS[1][self.view])),
+            _ => (0, None),
+        }
+    }
+}
+
 fn submission() -> impl Strategy<Value = Submission> {
-    let special = prop_oneof![9 => Just(0u8), 1 => 1..4u8];
+    let special = prop_oneof![6 => Just(0u8), 1 => 1..4u8, 3 => 4..6u8];
+    let special = (special, 0..4usize);
     (0..2usize, 0..3u64, 0..MEMORIES, 1..MEMORIES, [1..4u64, 0..4u64], special, 0..20u8).prop_map(
-        |(kernel, value, from, other, dims, special, same)| {
+        |(kernel, value, from, other, dims, (special, view), same)| {
             // Now and then a memory overlaps itself, which is an error.
             let to = if same == 0 { from } else { (from + other) % MEMORIES };
-            Submission { kernel, value, from, to, dims, special }
+            Submission { kernel, value, from, to, dims, special, view }
         },
     )
 }
@@ -113,9 +132,9 @@ fn model(list: &[Submission], memories: &mut [Model]) -> bool {
     let before = memories.to_vec();
     for s in list {
         let [nx, ny] = s.dims;
-        // A part of a memory has no shape of its own.
-        let shape_to = memories[s.to].shape.filter(|_| s.special != 3);
-        let first = u64::from(s.special == 3);
+        // A part of a memory has not the memory's shape.
+        let (first, view) = s.view();
+        let shape_to = view.or(memories[s.to].shape.filter(|_| s.special != 3));
         let fits = |shape: Option<[u64; 2]>, [a, b]: [u64; 2], len: u64| match shape {
             Some(shape) => a <= shape[0] && b <= shape[1],
             None => a * b <= len,
@@ -144,6 +163,10 @@ fn execute(rt: &RuntimeObj, list: &[Submission], memories: &[FlashMemory<u64>]) 
             (_, 2) => pipeline.submit(Blend::of(value, from.clone(), to.clone())),
             (0, 3) => pipeline.submit(Mix::of(value, from, to.range(1..)?)),
             (_, 3) => pipeline.submit(Blend::of(value, from, to.range(1..)?)),
+            (0, 4) => pipeline.submit(Mix::of(value, from, to.view(VIEWS[0][s.view])?)),
+            (_, 4) => pipeline.submit(Blend::of(value, from, to.view(VIEWS[0][s.view])?)),
+            (0, 5) => pipeline.submit(Mix::of(value, from, to.range(2..)?.view(VIEWS[1][s.view])?)),
+            (_, 5) => pipeline.submit(Blend::of(value, from, to.range(2..)?.view(VIEWS[1][s.view])?)),
             (0, _) => pipeline.submit(Mix::of(value, from, to)),
             (_, _) => pipeline.submit(Blend::of(value, from, to)),
         };
@@ -256,6 +279,7 @@ fn launches_of_many_runtimes_kernels_and_memories_alternate() {
                 to: k + 1,
                 dims: [2, 2],
                 special: 0,
+                view: 0,
             })
             .collect();
         for _ in 0..2 {

@@ -37,7 +37,7 @@ pub use scatter::{AtomicElement, ScatterView};
 pub use window::WindowView;
 
 use super::Element;
-use crate::memory::{ArrayInner, FlashMemory, MemoryRange, RangeOwner};
+use crate::memory::{ArrayInner, FlashMemory, MemoryView, ViewOwner, ViewShape};
 use flash_types::abi;
 pub use flash_types::descriptor::Use;
 use flash_types::descriptor::{self, Access, ArgumentDescriptor, ElementType};
@@ -118,14 +118,19 @@ pub struct Array<'a> {
     pub(crate) len: usize,
     /// Holds an owned handle.
     pub(crate) owner: Option<Arc<ArrayInner>>,
-    /// A range of a memory: it has no shape, even if it is all of it.
+    /// A range of a memory: it has not the memory's shape, even if it is all of it.
     pub(crate) part: bool,
+    /// The shape of a view.
+    pub(crate) seen: ViewShape,
     borrow: PhantomData<&'a mut ()>,
 }
 
 impl<'a> Array<'a> {
-    /// The shape of its memory; empty if it has none, or is a range.
+    /// Its own shape, or that of its memory; empty if it has none, or is a range.
     pub(crate) fn shape(&self) -> &[u64] {
+        if !self.seen.is_none() {
+            return self.seen.extents();
+        }
         // SAFETY: the argument borrows the memory, or owns it.
         unsafe { self.memory.as_ref() }.filter(|_| !self.part).map_or(&[], ArrayInner::shape)
     }
@@ -138,6 +143,7 @@ impl<'a> Array<'a> {
             len,
             owner: None,
             part: false,
+            seen: ViewShape::NONE,
             borrow: PhantomData,
         }
     }
@@ -151,19 +157,22 @@ impl<'a> Array<'a> {
             len: header.len(),
             owner: None,
             part: false,
+            seen: ViewShape::NONE,
             borrow: PhantomData,
         }
     }
 
-    fn of_range<T: Element>(range: MemoryRange<'a, T>) -> Array<'a> {
-        let (memory, range) = range.into_parts();
+    fn of_view<T: Element>(view: MemoryView<'a, T>) -> Array<'a> {
+        let (memory, range, seen) = view.into_parts();
         let all = match memory {
-            RangeOwner::Lent(memory) => Array::of_memory(memory),
-            RangeOwner::Own(memory) => Array::of_owned(memory),
+            ViewOwner::Lent(memory) => Array::of_memory(memory),
+            ViewOwner::Own(memory) => Array::of_owned(memory),
         };
-        // SAFETY: a MemoryRange lies inside its memory.
+        // SAFETY: a view lies inside its memory.
         let data = unsafe { all.data.add(range.start * size_of::<T>()) };
-        Array { data, len: range.len(), part: true, ..all }
+        // All of a memory in another shape is as good as the memory.
+        let part = seen.is_none() || range.len() != all.len;
+        Array { data, len: range.len(), part, seen, ..all }
     }
 
     /// This array; what is left owns nothing.
@@ -191,6 +200,7 @@ impl<'a> Array<'a> {
             len: range.len(),
             owner: None,
             part,
+            seen: ViewShape::NONE,
             borrow: PhantomData,
         }
     }
@@ -203,6 +213,7 @@ impl<'a> Array<'a> {
             len: owner.len(),
             owner: Some(owner),
             part: false,
+            seen: ViewShape::NONE,
             borrow: PhantomData,
         }
     }
@@ -214,8 +225,9 @@ impl<'a, A: ItemAccess> Item<'a, A> {
         Item(Array { part: true, ..Array::of_memory(memory) }, PhantomData)
     }
 
-    pub(super) fn of_range(range: MemoryRange<'a, A::Element>) -> Self {
-        Item(Array::of_range(range), PhantomData)
+    /// The elements of a view, one after the other whatever its shape.
+    pub(super) fn flat_view(view: MemoryView<'a, A::Element>) -> Self {
+        Item(Array { part: true, seen: ViewShape::NONE, ..Array::of_view(view) }, PhantomData)
     }
 }
 
@@ -322,7 +334,7 @@ where
 #[diagnostic::on_unimplemented(
     message = "`{A}` cannot be passed for the argument `{Self}`",
     label = "the argument has another element type, or access, or place in the definition",
-    note = "write `&memory`, where `memory` is a `FlashMemory` of just the element type in the argument's view; or pass a `FlashMemory`, a `MemoryRange`, a `&mut [T]` or a `&mut Vec<T>` of it, and where the argument is only read a `&[T]` or a `&Vec<T>`",
+    note = "write `&memory`, where `memory` is a `FlashMemory` of just the element type in the argument's view; or pass a `FlashMemory`, a `MemoryView`, a `&mut [T]` or a `&mut Vec<T>` of it, and where the argument is only read a `&[T]` or a `&Vec<T>`",
     note = "for a `Scalar<T>`, pass a value of just the type `T`, such as `2.0` for an `f32`"
 )]
 pub trait Takes<A, Before, After>: Sized {
@@ -378,7 +390,7 @@ undecided! {
     ['a, T: ?Sized] &'a T;
     ['a, T: ?Sized] &'a mut T;
     [T] FlashMemory<T>;
-    ['a, T] MemoryRange<'a, T>;
+    ['a, T] MemoryView<'a, T>;
 }
 
 /// What a host program holds. Read-only views take shared slices, the others need exclusive ones; a
@@ -387,7 +399,7 @@ macro_rules! sources {
     ($([$($g:tt)*] $view:ty, $t:ty, [$($mode:tt)*];)*) => {$(
         sources! { @one [$($g)*] $view, &'a FlashMemory<$t>, memory, Array::of_memory(memory) }
         sources! { @one [$($g)*] $view, FlashMemory<$t>, memory, Array::of_owned(memory) }
-        sources! { @one [$($g)*] $view, MemoryRange<'a, $t>, range, Array::of_range(range) }
+        sources! { @one [$($g)*] $view, MemoryView<'a, $t>, view, Array::of_view(view) }
         sources! { @one [$($g)*] $view, &'a mut [$t], slice, Array::of_slice(slice.as_mut_ptr(), slice.len()) }
         sources! { @one [$($g)*] $view, &'a mut Vec<$t>, slice, Array::of_slice(slice.as_mut_ptr(), slice.len()) }
         sources! { @shared [$($g)*] $view, $t, [$($mode)*] }

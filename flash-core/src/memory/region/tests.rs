@@ -122,10 +122,33 @@ proptest! {
             begin: [0, 1, 2].map(|a| block.begin[a].min(to.extent()[a])),
             end: [0, 1, 2].map(|a| block.end[a].min(to.extent()[a])),
         })] {
-            if let Some(region) = Region::of_block(&block, &from, &to) {
+            if let Some(region) = Region::of_block(&block, &from, 0, &to) {
                 prop_assert_eq!(bits(&to, &region), bits(&from, &block.into()));
                 prop_assert!(region.blocks().len() <= FEW_BLOCKS);
             }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
+    fn boxes_of_a_view_are_exact_or_refused(
+        (from, block) in grids().prop_flat_map(|g| (Just(g), blocks(g))),
+        to in [1u64..6, 1u64..6, 1u64..6],
+        rows in 0u64..4,
+        more in 0u64..4,
+    ) {
+        // As many planes as the view has elements after the offset, which is some rows, or rows and a bit.
+        let [x, y, _] = to;
+        let x = if rows == 0 { x } else { from.extent()[0].max(1) };
+        let offset = rows * x + more % 2 * more;
+        let z = (offset + from.elements()).div_ceil(x * y).max(1);
+        let to = Grid::new(&[x, y, z], x * y * z);
+        if let Some(region) = Region::of_block(&block, &from, offset, &to) {
+            let mut expected = vec![false; offset as usize];
+            expected.extend(bits(&from, &block.into()));
+            expected.resize(to.elements() as usize, false);
+            prop_assert_eq!(bits(&to, &region), expected);
+            prop_assert!(region.blocks().len() <= FEW_BLOCKS);
         }
     }
 
@@ -164,13 +187,13 @@ fn shapes_of_more_axes_are_folded_into_the_last() {
 fn rows_of_a_flat_array_and_tiles_of_many_rows() {
     let (flat, grid) = (Grid::new(&[], 1 << 40), Grid::new(&[1 << 20, 1 << 20], 1 << 40));
     let rows = GridBox { begin: [0, 7, 0], end: [1 << 20, 9, 1] };
-    let region = Region::of_block(&rows, &grid, &flat).unwrap();
+    let region = Region::of_block(&rows, &grid, 0, &flat).unwrap();
     assert_eq!(region.blocks(), [GridBox { begin: [7 << 20, 0, 0], end: [9 << 20, 1, 1] }]);
     let tile = GridBox { begin: [0, 0, 0], end: [4, 4_000, 1] };
-    assert!(Region::of_block(&tile, &grid, &flat).is_none());
+    assert!(Region::of_block(&tile, &grid, 0, &flat).is_none());
     let cube = Grid::new(&[1 << 20, 1 << 10, 1 << 10], 1 << 40);
     let part = GridBox { begin: [5, 0, 3], end: [9, 1 << 10, 900] };
-    assert_eq!(Region::of_block(&part, &cube, &grid).unwrap().blocks().len(), 1);
+    assert_eq!(Region::of_block(&part, &cube, 0, &grid).unwrap().blocks().len(), 1);
 }
 
 #[test]

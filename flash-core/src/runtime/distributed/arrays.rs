@@ -295,23 +295,21 @@ impl<'r> Array<'r> {
         if hull.end - hull.start == block.elements() {
             return (Region::of_range(&grid, flat), true);
         }
-        if offset == 0 && seen.elements() == grid.elements() {
-            if let Some(region) = Region::of_block(block, seen, &grid) {
-                return (region, true);
-            }
-            if self.directory_mut().regrid(*seen) {
-                for (_, track) in &mut self.tracks {
-                    for (region, _) in track.writers.iter_mut().chain(&mut track.readers) {
-                        *region = region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
-                    }
+        if let Some(region) = Region::of_block(block, seen, offset, &grid) {
+            return (region, true);
+        }
+        if offset == 0 && seen.elements() == grid.elements() && self.directory_mut().regrid(*seen) {
+            for (_, track) in &mut self.tracks {
+                for (region, _) in track.writers.iter_mut().chain(&mut track.readers) {
+                    *region = region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
                 }
-                for copy in &mut self.copies {
-                    copy.region = copy.region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
-                }
-                let before = self.poisoned_before.regrid(&grid, seen);
-                self.poisoned_before = before.unwrap_or_else(|| Region::all(seen));
-                return (Region::from(*block), true);
             }
+            for copy in &mut self.copies {
+                copy.region = copy.region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
+            }
+            let before = self.poisoned_before.regrid(&grid, seen);
+            self.poisoned_before = before.unwrap_or_else(|| Region::all(seen));
+            return (Region::from(*block), true);
         }
         (Region::of_range(&grid, flat), false)
     }

@@ -29,7 +29,7 @@ struct Entry {
     footprint: Arc<Footprint>,
 }
 
-/// The length of an argument, whether it is all of its memory, and the memory's shape.
+/// The length of an argument, whether it is all of its memory, and its shape.
 type ArgumentKey = (u64, bool, SmallVec<[u64; 4]>);
 
 /// Number of entries.
@@ -43,8 +43,8 @@ impl FootprintCache {
         let (args, holds) = (list.args_of(node), list.holds_of(node));
         let shape = |i: usize| -> (bool, &[u64]) {
             match list.memory(holds[i].touched) {
-                Some(header) if !list.is_part(node, i) => (true, header.shape()),
-                _ => (false, &[]),
+                Some(_) => (!list.is_part(node, i), list.shape_of(node, i)),
+                None => (false, &[]),
             }
         };
         let same = |known: &Entry| {
@@ -122,9 +122,9 @@ pub(super) fn argument_of(list: &SubmissionList, node: &Node, i: usize, parts: &
     let memory = list.memory(list.holds_of(node)[i].touched);
     let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
     let hull = block.hull(&seen);
-    let range = (hull.end - hull.start == block.elements()).then_some(hull);
+    let solid = hull.end - hull.start == block.elements();
     let covered = touched.covered && !plan.whole;
-    ArgumentFootprint { nothing: block.is_empty(), block, seen, all, range, covered }
+    ArgumentFootprint { nothing: block.is_empty(), block, seen, all, hull, solid, covered }
 }
 
 /// The only part of a submission that is not cut.

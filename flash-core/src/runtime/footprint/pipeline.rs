@@ -119,10 +119,11 @@ pub(in crate::runtime) fn region(
     if touched.nothing {
         return Region::empty();
     }
-    match &touched.range {
-        _ if touched.all && touched.seen == grid => Region::from(touched.block),
-        Some(range) => Region::of_range(&grid, range.start + first..range.end + first),
-        None if touched.all => Region::of_block(&touched.block, &touched.seen, &grid).unwrap_or_else(all),
-        None => all(),
+    if touched.all && touched.seen == grid {
+        return Region::from(touched.block);
     }
+    if touched.solid {
+        return Region::of_range(&grid, touched.hull.start + first..touched.hull.end + first);
+    }
+    Region::of_block(&touched.block, &touched.seen, first, &grid).unwrap_or_else(all)
 }

@@ -21,8 +21,10 @@ pub(crate) struct ArgumentFootprint {
     pub seen: Grid,
     /// That grid is all of the argument's memory.
     pub all: bool,
-    /// If `block` has no gaps: the elements, counted from the argument's first.
-    pub range: Option<Range<u64>>,
+    /// From the first to the last element of `block`, counted from the argument's first.
+    pub hull: Range<u64>,
+    /// `block` has no gaps: it is all of `hull`.
+    pub solid: bool,
     /// Every element of `block` is some item's own.
     pub covered: bool,
 }

@@ -223,10 +223,9 @@ impl<'a> Run<'a> {
             }
             let (header, home) = self.home_of(hold)?;
             let first = first_of(arg, header);
-            let in_range = |range: &Range<u64>| home.has_range(&(range.start + first..range.end + first));
+            let hull = touched.hull.start + first..touched.hull.end + first;
             let there = std::ptr::eq(home.memory, memory)
-                && ((touched.all && home.has(&touched.block, &touched.seen))
-                    || touched.range.as_ref().is_some_and(in_range));
+                && ((touched.all && home.has(&touched.block, &touched.seen)) || home.has_range(&hull));
             if !there || (arg.access != abi::ACCESS_READ && !home.only) {
                 return None;
             }

@@ -26,7 +26,7 @@ use super::proof::{
 };
 use super::state::Runtime;
 use crate::error::Error;
-use crate::memory::ArrayInner;
+use crate::memory::{ArrayInner, ViewShape};
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::View;
 use flash_types::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
@@ -118,6 +118,8 @@ struct Source {
     id: u64,
     /// A range of it.
     part: bool,
+    /// The shape of a view of it.
+    seen: ViewShape,
 }
 
 /// An argument of the last recording.
@@ -130,7 +132,11 @@ impl Recorded<'_> {
     /// True if it is all of this memory.
     #[inline(always)]
     pub fn is(&self, memory: &ArrayInner) -> bool {
-        std::ptr::eq(self.source.memory, memory) && self.source.id == memory.id() && !self.source.part
+        let source = self.source;
+        std::ptr::eq(source.memory, memory)
+            && source.id == memory.id()
+            && !source.part
+            && source.seen.is_none()
     }
 
     /// Writes other bytes of a scalar.
@@ -145,9 +151,9 @@ impl Recorded<'_> {
 }
 
 impl Source {
-    const BLANK: Source = Source { memory: std::ptr::null(), id: 0, part: false };
+    const BLANK: Source = Source { memory: std::ptr::null(), id: 0, part: false, seen: ViewShape::NONE };
 
-    /// The memory, if the argument is not a range of it: a range has no shape.
+    /// The memory, if the argument is all of it.
     ///
     /// # Safety
     /// The memory is alive.
@@ -155,6 +161,20 @@ impl Source {
     unsafe fn whole(&self) -> Option<&ArrayInner> {
         // SAFETY: the caller vouches.
         unsafe { self.memory.as_ref() }.filter(|_| !self.part)
+    }
+
+    /// The shape that a launch sees, without `sizes(..)`: a view's own, else that of the memory if the
+    /// argument is all of it, else none.
+    ///
+    /// # Safety
+    /// The memory is alive.
+    #[inline]
+    unsafe fn shape(&self) -> &[u64] {
+        if !self.seen.is_none() {
+            return self.seen.extents();
+        }
+        // SAFETY: the caller vouches.
+        unsafe { self.whole() }.map_or(&[], ArrayInner::shape)
     }
 }
 
@@ -541,8 +561,7 @@ impl SubmissionList {
         for (i, arg) in args.iter().enumerate().filter(|(_, arg)| arg.kind == abi::ARG_ITEM) {
             let source = &self.sources[first + i];
             // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-            let memory = unsafe { source.whole() };
-            let shape = memory.map_or(&[][..], ArrayInner::shape);
+            let (memory, shape) = unsafe { (source.whole(), source.shape()) };
             if shape.len() > 1 {
                 return Err(argument_error(plan, i, wrong_rank(1, false, shape)));
             }
@@ -601,8 +620,8 @@ impl SubmissionList {
             let given = sizes.and_then(|s| s.get(array)).map(|s| &s[..]).filter(|s| !s.is_empty());
             array += 1;
             // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-            let memory = unsafe { source.whole() };
-            let shape = given.unwrap_or_else(|| memory.map_or(&[], ArrayInner::shape));
+            let (memory, shape) = unsafe { (source.whole(), source.shape()) };
+            let shape = given.unwrap_or(shape);
             if given.is_some() {
                 check_size(shape, arg.len).map_err(|text| argument_error(plan, i, text))?;
             }
@@ -693,7 +712,7 @@ impl SubmissionList {
     }
 
     /// The shape of each argument of a submission, as the launch sees it: that of `sizes(..)`, else the
-    /// memory's. Empty: it has none, or is a scalar.
+    /// view's, else the memory's. Empty: it has none, or is a scalar.
     pub fn shapes_of<'s>(&'s self, node: &'s Node) -> SmallVec<[&'s [u64]; 8]> {
         let mut sizes = node.extra.as_ref().and_then(|e| e.sizes.as_deref()).unwrap_or(&[]).iter();
         let arguments = node.plan().arguments.iter().zip(&self.sources[node.first as usize..]);
@@ -703,10 +722,8 @@ impl SubmissionList {
             }
             match sizes.next().filter(|given| !given.is_empty()) {
                 Some(given) => given,
-                None => {
-                    // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-                    unsafe { source.memory.as_ref() }.filter(|_| !source.part).map_or(&[], ArrayInner::shape)
-                }
+                // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+                None => unsafe { source.shape() },
             }
         };
         arguments.map(shape).collect()
@@ -740,9 +757,21 @@ impl SubmissionList {
         &self.holds[node.first as usize..][..node.count as usize]
     }
 
-    /// True if argument `i` of a submission is a range of a memory, which has no shape.
+    /// True if argument `i` of a submission is a range of a memory.
     pub fn is_part(&self, node: &Node, i: usize) -> bool {
         self.sources[node.first as usize + i].part
+    }
+
+    /// The shape of argument `i` of a submission, if it is a view with one; else empty.
+    #[cfg(feature = "recordings")]
+    pub fn view_of(&self, node: &Node, i: usize) -> &[u64] {
+        self.sources[node.first as usize + i].seen.extents()
+    }
+
+    /// The shape of argument `i` of a submission without `sizes(..)`, as the launch sees it.
+    pub fn shape_of(&self, node: &Node, i: usize) -> &[u64] {
+        // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+        unsafe { self.sources[node.first as usize + i].shape() }
     }
 
     /// The arguments that are slices of the host.

@@ -85,7 +85,7 @@ impl ArgumentWriter for Writer<'_> {
         let (arg, source) = unsafe { (&mut *arg, &mut *source) };
         // SAFETY: the memory is borrowed, or owned, by the argument.
         let id = unsafe { array.memory.as_ref() }.map_or(0, ArrayInner::id);
-        let new = Source { memory: array.memory, id, part: array.part };
+        let new = Source { memory: array.memory, id, part: array.part, seen: array.seen };
         if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
             arg.data = array.data.cast();
             arg.len = array.len as u64;

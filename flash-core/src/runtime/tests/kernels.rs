@@ -161,6 +161,22 @@ impl CpuSpan<Grid<'_>> for Plain {
     }
 }
 
+/// Across each other: shapes show.
+#[derive(KernelDefinition)]
+#[kernel(name = "test.weave", dims(x, y))]
+pub struct Weave<'a> {
+    #[along(y, x)]
+    from: Item<'a, Read<u64>>,
+    to: Item<'a, ReadWrite<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Weave<'_>> for Plain {
+    fn item(_: Index<2>, k: WeaveItem<'_>) {
+        *k.to = k.to.wrapping_mul(3).wrapping_add(*k.from);
+    }
+}
+
 /// Nothing implements it.
 #[derive(KernelDefinition)]
 #[kernel(name = "test.orphan", dims(x))]

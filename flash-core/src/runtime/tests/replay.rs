@@ -1,6 +1,6 @@
 //! Pipelines recorded, read back and run again; and damaged or random files.
 
-use super::kernels::{Axpy, Fill, Grid, Histogram, Orphan, Shift, Stages, Sum};
+use super::kernels::{Axpy, Fill, Grid, Histogram, Orphan, Shift, Stages, Sum, Weave};
 use super::{runtimes, serial};
 use crate::kernel::Element;
 use crate::memory::FlashMemory;
@@ -26,7 +26,7 @@ const MEMORIES: usize = 4;
 const LEN: usize = 8;
 
 fn step() -> impl Strategy<Value = Step> {
-    (0..9u8, 0..MEMORIES, 0..MEMORIES, 0..4usize, 0..5u64, 0..100u64)
+    (0..11u8, 0..MEMORIES, 0..MEMORIES, 0..4usize, 0..5u64, 0..100u64)
         .prop_map(|(kind, a, b, start, items, value)| Step { kind, a, b, start, items, value })
 }
 
@@ -62,6 +62,16 @@ fn build<'a>(
             5 => pipeline.submit(Stages::of(a, b)).options(group_by(only(["stage"]))).defer([n, 2]),
             6 => pipeline.submit(Histogram::of(a, &counts.0, &counts.1)).options(attributes).defer([n]),
             7 => pipeline.submit(Axpy::of(s.value, a.clone(), b.clone())).sizes([[4], [8]]).defer([n]),
+            8 => {
+                let shapes = [[2, 4], [4, 2], [8, 1]];
+                let [a, b] = [(a, s.value), (b, s.value / 3)]
+                    .map(|(of, shape)| of.view(shapes[shape as usize % 3]).unwrap());
+                pipeline.submit(Weave::of(a, b)).defer((0..n.min(2), 0..2u64))
+            }
+            9 => {
+                let (a, b) = (a.range(s.start..s.start + 4).unwrap().view([2, 2]).unwrap(), &mut local[..]);
+                pipeline.submit(Weave::of(a, b)).sizes([&[][..], &[2u64, 2]]).defer((2, 2))
+            }
             _ => {
                 let list = [3, 1, s.value % 8];
                 pipeline.submit(Axpy::of(s.value, a, &mut local[..])).defer((crate::count_by(list),))
@@ -124,7 +134,7 @@ fn what_is_written_down_and_read_back_computes_the_same() {
             let (a, b, local) = (&memories[step.a], &memories[step.b], &locals[i]);
             let (a, b, local) = (bytes(a), bytes(b), bytemuck::cast_slice(local).to_vec());
             let expected: Vec<Vec<u8>> = match step.kind {
-                1 | 8 => vec![a, local],
+                1 | 9 | 10 => vec![a, local],
                 2 => vec![b],
                 3 => vec![local, b],
                 4 => vec![a],

@@ -18,7 +18,7 @@ use flash::kernels::star::Star;
 use flash::kernels::vdp::Vdp;
 use flash::kernels::{Csr, ewmd, ewmm, js, mvm, smmm, spmv, vdp};
 use flash::prelude::*;
-use flash_core::memory::MemoryRange;
+use flash_core::memory::MemoryView;
 
 fn of_nothing<T: Real>(test: &str) {
     for (which, rt) in all(test) {
@@ -196,8 +196,12 @@ fn what_is_not_a_number_reaches_the_neighbours_of_a_sweep() {
 struct At<T>(FlashMemory<T>, usize);
 
 impl<T: Element> At<T> {
-    fn range(&self) -> MemoryRange<'_, T> {
+    fn range(&self) -> MemoryView<'_, T> {
         self.0.range(self.1..).unwrap()
+    }
+
+    fn view<const N: usize>(&self, shape: [usize; N]) -> MemoryView<'_, T> {
+        self.range().view(shape).unwrap()
     }
 }
 
@@ -231,16 +235,11 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
 
     let (m, n, k) = (9, 35, 21);
     let (a, b, c, x, y) = (of(0, m * k), of(1, k * n), of(2, m * n), of(3, k), of(4, m));
-    rt.submit(Mvm::<T>::of(k as u64, a.range(), x.range(), y.range()))
-        .sizes([&[k, m][..], &[k], &[m]])
-        .exec([m])
-        .unwrap();
+    rt.submit(Mvm::<T>::of(k as u64, a.view([k, m]), x.range(), y.range())).exec([m]).unwrap();
     done("flash.mvm", &y);
     let [wide, deep] = [n as u64, k as u64];
-    rt.submit(Mmm::<T>::of(wide, deep, deep, wide, wide, a.range(), b.range(), c.range()))
-        .sizes([[k, m], [n, k], [n, m]])
-        .exec([m])
-        .unwrap();
+    let (left, right, product) = (a.view([k, m]), b.view([n, k]), c.view([n, m]));
+    rt.submit(Mmm::<T>::of(wide, deep, deep, wide, wide, left, right, product)).exec([m]).unwrap();
     done("flash.mmm", &c);
     let start = at(offset(3), &(0..=m as u64).map(|row| 7 * row).collect::<Vec<u64>>());
     let column = at(offset(4), &(0..7 * m as u32).map(|i| i * 5 % k as u32).collect::<Vec<u32>>());
@@ -259,10 +258,8 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
     rt.submit(Conv1d::<T>::of(filter.range(), signal.range(), out.range())).exec([190]).unwrap();
     done("flash.conv1d", &out);
     let (from, f, to) = (of(0, 37 * 4 * 5), of(1, 37 * 4 * 5), of(2, 37 * 4 * 5));
-    rt.submit(Js::<T>::of(T::of(0.25), 37, 4, from.range(), f.range(), to.range()))
-        .sizes([[37, 4, 5]; 3])
-        .exec((1..36, 1..3, 1..4))
-        .unwrap();
+    let [from, f, seen] = [&from, &f, &to].map(|array| array.view([37, 4, 5]));
+    rt.submit(Js::<T>::of(T::of(0.25), 37, 4, from, f, seen)).exec((1..36, 1..3, 1..4)).unwrap();
     done("flash.js", &to);
     let (from, to) = (of(0, 37 * 6 * 5), of(1, 37 * 6 * 5));
     rt.submit(Star::<T>::of(T::of(0.25), 37, 6, from.range(), to.range()))
@@ -284,8 +281,7 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
         at(offset(argument), &values)
     };
     let (from, to) = (field(0), field(1));
-    let kernel = Heat::of(0.2, 37, 9, from.range(), to.range());
-    rt.submit(kernel).sizes([[37, 9]; 2]).exec((37, 9)).unwrap();
+    rt.submit(Heat::of(0.2, 37, 9, from.view([37, 9]), to.view([37, 9]))).exec((37, 9)).unwrap();
     let to: FlashMemory<T> = to.0.read_range(to.1..).unwrap().iter().map(|x| T::of(x.wide())).collect();
     done("flash.diffusion.heat", &At(to, 0));
     results

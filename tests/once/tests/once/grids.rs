@@ -1,5 +1,6 @@
 //! Stencils: each cell from its neighbours.
 
+use flash::MemoryView;
 use flash::kernel::prelude::*;
 use flash::prelude::*;
 use flash_tests_once::compare;
@@ -37,6 +38,33 @@ fn heat() {
         let to = FlashMemory::from(vec![0.0_f32; w * h]).with_shape([w, h]).unwrap();
         rt.submit(Heat::of(0.1, &from, &to)).exec([1..w as u64 - 1, 1..h as u64 - 1]).unwrap();
         to.read().unwrap().to_vec()
+    });
+}
+
+/// Some rows of flat memories: a view has an offset and a shape.
+#[test]
+fn heat_of_rows_in_the_middle() {
+    let (w, h, first) = (33, 29, 7);
+    let rows = |memory: &FlashMemory<f32>, run: &dyn Fn(MemoryView<'_, f32>)| {
+        run(memory.view([w, h + 2 * first]).unwrap().rows(first..first + h).unwrap());
+    };
+    compare("grids::heat_of_rows_in_the_middle", |rt| {
+        let (from, to) =
+            (FlashMemory::from(field(w * (h + 2 * first))), FlashMemory::zeroed(w * (h + 2 * first)));
+        rows(&from, &|from| {
+            rows(&to, &|to| {
+                let inside = [1..w as u64 - 1, 1..h as u64 - 1];
+                rt.submit(Heat::of(0.1, from.clone(), to)).exec(inside).unwrap();
+            });
+        });
+        let heated = to.read().unwrap().to_vec();
+        // What a copy of the rows gives.
+        let own = FlashMemory::from(&field(w * (h + 2 * first))[w * first..w * (first + h)]);
+        let (own, copied) = (own.with_shape([w, h]).unwrap(), FlashMemory::zeroed([w, h]));
+        rt.submit(Heat::of(0.1, &own, &copied)).exec([1..w as u64 - 1, 1..h as u64 - 1]).unwrap();
+        assert_eq!(heated[w * first..w * (first + h)], copied.read().unwrap()[..]);
+        assert!(heated[..w * first].iter().chain(&heated[w * (first + h)..]).all(|x| *x == 0.0));
+        heated
     });
 }
 
