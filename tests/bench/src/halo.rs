@@ -22,7 +22,6 @@ use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, BoundKernel};
 use std::ffi::{CStr, CString, c_char, c_long, c_void};
 use std::io::{Read, Write};
-use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
@@ -48,13 +47,20 @@ enum Given {
     Ints(Vec<u32>),
 }
 
+/// The points that a kernel computes.
+#[derive(Clone, Copy)]
+enum Points {
+    Line(u64),
+    /// Of a cube with such a side, without its surface.
+    Inner(u64),
+}
+
 /// A function of the paper's Table 1 at some size.
 struct Function {
     alias: &'static CStr,
     kernel: &'static str,
     given: Vec<Given>,
-    /// The points of its space.
-    space: Vec<Range<u64>>,
+    space: Points,
     /// T1 of T4 by the paper's Table 8, of its CPU.
     paper: f64,
 }
@@ -93,35 +99,34 @@ impl Function {
             square(),
             square(),
         ];
-        let inner = || 1..CUBE - 1;
         let stencil = vec![Given::Float(0.25), count(CUBE), count(CUBE), cube(), cube(), cube()];
         vec![
-            of(c"MMM", "flash.mmm", 0.0005e-2, dense, vec![0..SIDE]),
+            of(c"MMM", "flash.mmm", 0.0005e-2, dense, Points::Line(SIDE)),
             Function::multiply(LARGE / 12),
-            of(c"SMMM", "flash.smmm", 0.0044e-2, sparse, vec![0..SIDE]),
-            of(c"EWMD", "flash.ewmd", 0.0006e-2, elementwise(LARGE / 12), vec![0..LARGE / 12]),
-            of(c"VDP", "flash.vdp", 0.0008e-2, vec![line(LINE), line(LINE), line(1)], vec![0..LINE]),
-            of(c"JS", "flash.js", 0.0002e-2, stencil, vec![inner(), inner(), inner()]),
+            of(c"SMMM", "flash.smmm", 0.0044e-2, sparse, Points::Line(SIDE)),
+            of(c"EWMD", "flash.ewmd", 0.0006e-2, elementwise(LARGE / 12), Points::Line(LARGE / 12)),
+            of(c"VDP", "flash.vdp", 0.0008e-2, vec![line(LINE), line(LINE), line(1)], Points::Line(LINE)),
+            of(c"JS", "flash.js", 0.0002e-2, stencil, Points::Inner(CUBE)),
             of(
                 c"MVM",
                 "flash.mvm",
                 0.0030e-2,
                 vec![count(MATRIX), Given::Floats(vec![MATRIX; 2]), line(MATRIX), line(MATRIX)],
-                vec![0..MATRIX],
+                Points::Line(MATRIX),
             ),
             of(
                 c"1DCONV",
                 "flash.conv1d",
                 0.0001e-2,
                 vec![line(64), line(LINE), line(LINE - 63)],
-                vec![0..LINE - 63],
+                Points::Line(LINE - 63),
             ),
         ]
     }
 
     /// `EWMM` of `n` numbers.
     fn multiply(n: u64) -> Function {
-        let (given, space) = (elementwise(n), vec![0..n]);
+        let (given, space) = (elementwise(n), Points::Line(n));
         Function { alias: c"EWMM", kernel: "flash.ewmm", given, space, paper: 0.0010e-2 }
     }
 }
@@ -211,7 +216,7 @@ fn score(function: &Function) -> Result<Row> {
 struct Direct {
     kernel: BoundKernel,
     given: Vec<Passed>,
-    space: Vec<Range<u64>>,
+    space: Points,
 }
 
 /// An argument of a direct call.
@@ -240,7 +245,7 @@ impl Direct {
         };
         let given = function.given.iter().map(pass).collect::<Result<_>>()?;
         let kernel = get_runtime("ALL_CPU:0")?.bind(function.kernel)?;
-        Ok(Direct { kernel, given, space: function.space.clone() })
+        Ok(Direct { kernel, given, space: function.space })
     }
 
     fn call(&self) {
@@ -250,10 +255,12 @@ impl Direct {
             Passed::Scalar(element, bytes) => AnyArgument::Scalar(*element, bytes),
             Passed::Memory(memory) => AnyArgument::Memory(memory),
         });
-        let axis = |at: usize| self.space[at].clone();
-        let done = match self.space.len() {
-            1 => self.kernel.launch(&given[..=last], axis(0)),
-            _ => self.kernel.launch(&given[..=last], (axis(0), axis(1), axis(2))),
+        let done = match self.space {
+            Points::Line(n) => self.kernel.launch(&given[..=last], 0..n),
+            Points::Inner(side) => {
+                let inner = 1..side - 1;
+                self.kernel.launch(&given[..=last], (inner.clone(), inner.clone(), inner))
+            }
         };
         done.expect("the kernel runs");
     }
@@ -304,9 +311,8 @@ impl Trip {
                 Given::Ints(all) => array(object, &[all.len() as u64], UINT32_T, |at| copy(all, at))?,
             }
         }
-        if let [_, _, _] = function.space[..] {
-            let ends = |end: fn(&Range<u64>) -> u64| function.space.iter().map(end).collect::<Vec<_>>();
-            let (begin, end) = (ends(|axis| axis.start), ends(|axis| axis.end));
+        if let Points::Inner(side) = function.space {
+            let (begin, end) = ([1; 3], [side - 1; 3]);
             ok(unsafe { MPIX_ComputeObj_range(object, 0, 3, begin.as_ptr(), end.as_ptr()) })?;
         }
         let trip = Trip { child, object };

@@ -49,7 +49,7 @@ pub fn measure() -> Result<()> {
     let rows = [
         launch(&local, &remote)?,
         chain(&local, &remote)?,
-        array(&local, &remote, "an array of 1 MiB", |len| FlashMemory::zeroed(len)),
+        array(&local, &remote, "an array of 1 MiB", FlashMemory::zeroed),
         array(&local, &remote, "a vector of 1 MiB, which is copied", |len| vec![0.0; len].into()),
     ];
     println!("{}", serde_json::to_string(&rows)?);

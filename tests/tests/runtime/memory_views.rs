@@ -175,7 +175,7 @@ fn step() -> impl Strategy<Value = Step> {
 impl Step {
     fn view<'m>(&self, memory: &'m FlashMemory<u64>, first: usize) -> MemoryView<'m, u64> {
         let [x, y, z] = self.shape;
-        if self.by_rows && z == 1 && 240 % x == 0 && first % x == 0 {
+        if self.by_rows && z == 1 && 240 % x == 0 && first.is_multiple_of(x) {
             let rows = memory.view([x, 240 / x]).unwrap().rows(first / x..first / x + y).unwrap();
             return rows.view([x, y, 1]).unwrap();
         }
