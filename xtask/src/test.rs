@@ -72,6 +72,7 @@ const UNCHECKED: &[&str] = &[
     "a_guard_of_what_a_pending_pipeline_leaves_alone_does_not_wait_for_it",
     "pipelines_wait_for_guards_of_parts_that_they_write_and_for_no_others",
     "what_a_kernel_forgets_to_write_is_nothing_of_another_array",
+    "launches_and_guards_of_other_rows_do_not_wait",
     "devices_random::random_pipelines",
 ];
 

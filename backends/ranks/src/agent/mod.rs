@@ -217,8 +217,8 @@ impl Agent {
         }
     }
 
-    /// Does what is asked, or begins it. `came` is all that came, and what of it is behind the request. An error
-    /// is the answer.
+    /// Does what is asked, or begins it. `came` is all that came, `behind` what of it is behind the request.
+    /// An error is the answer.
     fn serve(
         &'static self,
         number: u32,

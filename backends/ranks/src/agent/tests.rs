@@ -15,7 +15,11 @@ impl Bounds for Memory {
     }
 
     fn buffer(&self, number: u64) -> Option<(Buffer, u64, bool)> {
-        (1..=2).contains(&number).then_some((Buffer { space: 7, reserved: 0, handle: number << 20 }, 48, true))
+        (1..=2).contains(&number).then_some((
+            Buffer { space: 7, reserved: 0, handle: number << 20 },
+            48,
+            true,
+        ))
     }
 }
 

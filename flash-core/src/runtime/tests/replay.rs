@@ -157,8 +157,8 @@ fn what_is_written_down_and_read_back_computes_the_same() {
 fn rich() -> Recording {
     let memories = memories();
     let (counts, grid) = ((FlashMemory::zeroed(3), FlashMemory::from([0.5f64])), FlashMemory::zeroed([2, 3]));
-    let steps: Vec<Step> = (0..9)
-        .map(|kind| Step { kind, a: 0, b: 1 + kind as usize % 3, start: 1, items: 3, value: 7 })
+    let steps: Vec<Step> = (0..11)
+        .map(|kind| Step { kind, a: 0, b: 1 + kind as usize % 3, start: 1, items: 3, value: 4 })
         .collect();
     let mut locals = vec![vec![5u64; LEN]; steps.len()];
     let rows = FlashMemory::from((0..12u16).collect::<Vec<_>>()).with_shape([4, 3]).unwrap();
