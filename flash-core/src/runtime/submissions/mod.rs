@@ -11,9 +11,12 @@
 //! now.
 
 mod extra;
+mod source;
 mod writer;
 
 pub(crate) use extra::Extra;
+pub(crate) use source::Recorded;
+use source::Source;
 
 use super::arena::{Bump, Mark};
 use super::event::Event;
@@ -26,7 +29,7 @@ use super::proof::{
 };
 use super::state::Runtime;
 use crate::error::Error;
-use crate::memory::{ArrayInner, ViewShape};
+use crate::memory::ArrayInner;
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::View;
 use flash_types::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
@@ -107,75 +110,6 @@ pub(crate) struct Node {
     /// a memory of its own.
     footprint: OnceLock<Option<Arc<Footprint>>>,
     pub extra: Option<Box<Extra>>,
-}
-
-/// The origin of an array argument.
-#[derive(Clone, Copy, PartialEq)]
-struct Source {
-    /// NULL: a slice of the host, or a scalar.
-    memory: *const ArrayInner,
-    /// Number of the memory.
-    id: u64,
-    /// A range of it.
-    part: bool,
-    /// The shape of a view of it.
-    seen: ViewShape,
-}
-
-/// An argument of the last recording.
-pub(crate) struct Recorded<'s> {
-    arg: &'s Arg,
-    source: &'s Source,
-}
-
-impl Recorded<'_> {
-    /// True if it is all of this memory.
-    #[inline(always)]
-    pub fn is(&self, memory: &ArrayInner) -> bool {
-        let source = self.source;
-        std::ptr::eq(source.memory, memory)
-            && source.id == memory.id()
-            && !source.part
-            && source.seen.is_none()
-    }
-
-    /// Writes other bytes of a scalar.
-    ///
-    /// # Safety
-    /// It is a scalar of as many bytes.
-    #[inline(always)]
-    pub unsafe fn set(&self, bytes: &[u8]) {
-        // SAFETY: the arena has that much room at the scalar's address, and the pointer is the arena's.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.arg.data.cast(), bytes.len()) }
-    }
-}
-
-impl Source {
-    const BLANK: Source = Source { memory: std::ptr::null(), id: 0, part: false, seen: ViewShape::NONE };
-
-    /// The memory, if the argument is all of it.
-    ///
-    /// # Safety
-    /// The memory is alive.
-    #[inline]
-    unsafe fn whole(&self) -> Option<&ArrayInner> {
-        // SAFETY: the caller vouches.
-        unsafe { self.memory.as_ref() }.filter(|_| !self.part)
-    }
-
-    /// The shape that a launch sees, without `sizes(..)`: a view's own, else that of the memory if the
-    /// argument is all of it, else none.
-    ///
-    /// # Safety
-    /// The memory is alive.
-    #[inline]
-    unsafe fn shape(&self) -> &[u64] {
-        if !self.seen.is_none() {
-            return self.seen.extents();
-        }
-        // SAFETY: the caller vouches.
-        unsafe { self.whole() }.map_or(&[], ArrayInner::shape)
-    }
 }
 
 /// The use of an argument's memory by a launch.

@@ -85,11 +85,10 @@ impl ArgumentWriter for Writer<'_> {
         let (arg, source) = unsafe { (&mut *arg, &mut *source) };
         // SAFETY: the memory is borrowed, or owned, by the argument.
         let id = unsafe { array.memory.as_ref() }.map_or(0, ArrayInner::id);
-        let new = Source { memory: array.memory, id, part: array.part, seen: array.seen };
-        if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
+        if arg.data != array.data.cast() || arg.len != array.len as u64 || !source.is(array, id) {
             arg.data = array.data.cast();
             arg.len = array.len as u64;
-            *source = new;
+            *source = Source { memory: array.memory, id, part: array.part, seen: array.seen };
             self.differs = true;
         }
         if let Some(owner) = array.owner.take() {
