@@ -1,5 +1,5 @@
-//! What an array argument was: a memory, a range of it, in a shape of its own. A pointer here is compared, and
-//! followed only while the memory is known to be alive.
+//! What an array argument was: a memory, a range of it, in a shape of its own. A pointer here is compared,
+//! and followed only while the memory is known to be alive.
 
 use crate::kernel::views::Array;
 use crate::memory::{ArrayInner, ViewShape};
@@ -46,8 +46,8 @@ impl Recorded<'_> {
 impl Source {
     pub const BLANK: Source = Source { memory: std::ptr::null(), id: 0, part: false, seen: ViewShape::NONE };
 
-    /// True if an array argument is the same. `id`: the number of its memory. Field by field: nothing is copied
-    /// for the comparison.
+    /// True if an array argument is the same. `id`: the number of its memory. Field by field: nothing is
+    /// copied for the comparison.
     #[inline(always)]
     pub fn is(&self, array: &Array<'_>, id: u64) -> bool {
         std::ptr::eq(self.memory, array.memory)
