@@ -1,15 +1,16 @@
 //! What the toolkit for kernel languages asks of CUDA.
 
 use crate::device::CudaDevice;
-use crate::kernel::{self, SHARED};
+use crate::kernel::{self, CudaKernel, Last, SHARED};
 use crate::program::{self, Module};
-use crate::queue::{Shape, Work, Writing};
+use crate::queue::{Parameters, Shape, Work, Writing};
 use cudarc::driver::sys::CUdeviceptr;
 use flash_backend::Code;
 use flash_backend::offload::{
-    ArgBuffer, Call, Driver, FAULT_WORDS, Function, GroupLimits, KernelSpec, Limits, Programs, Range, Value,
+    ArgBuffer, Call, Driver, FAULT_WORDS, Function, GroupLimits, Kernel, KernelSpec, Limits, Programs, Range,
+    Value,
 };
-use flash_backend::{Event, Failure};
+use flash_backend::{Event, Failure, Launch};
 use std::path::Path;
 
 /// Threads of a warp.
@@ -115,8 +116,21 @@ impl Driver for CudaDevice {
         function.driver.resident(*self, group as u32, added as u32).map(u64::from)
     }
 
-    fn begin(&self, timed: bool, _: bool) -> Result<Writing, Failure> {
-        self.0.opened()?.queue.write(timed)
+    fn begin(&self, timed: bool, awaited: bool) -> Result<Writing, Failure> {
+        self.0.opened()?.queue.write(timed, awaited)
+    }
+
+    fn repeat(
+        &self,
+        kernel: &Kernel<CudaDevice>,
+        launch: &Launch<'_, CudaKernel>,
+        writing: &mut Writing,
+    ) -> Result<bool, Failure> {
+        let function = &kernel.first().driver;
+        match &function.state().last {
+            Some(last) if last.launch.is_of(launch) => last.push(function, writing).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
     fn copy(
@@ -164,20 +178,31 @@ impl CudaDevice {
         written: Option<CUdeviceptr>,
         writing: &mut Writing,
     ) -> Result<(), Failure> {
-        if call.table.is_empty() && call.phases.is_none() {
-            return push(call, &[0], writing);
-        }
+        let function = &call.function.driver;
         // Held until it is recorded, so that no other launch frees its table, or uses its counter.
-        let mut state = call.function.driver.state();
+        let mut state = function.state();
         let table = written.map_or_else(|| state.on_device(*self, call.table), Ok)?;
-        let Some(phases) = call.phases else { return push(call, &[table], writing) };
+        let work = work(call);
+        let Some(phases) = call.phases else {
+            if !call.may_repeat() {
+                return writing.push(work, Some(&function.title), |to| parameters(call, &[table], to));
+            }
+            let mut last = state.last.take().unwrap_or_else(|| Last::of(work));
+            last.parameters.clear();
+            parameters(call, &[table], &mut last.parameters);
+            last.work = work;
+            last.push(function, writing)?;
+            state.last = last.launch.set(call.launch).map(|()| last);
+            return Ok(());
+        };
         let structs = state.on_device(*self, phases.words)?;
-        push(call, &[table, structs, phases.count, state.counter(*self)?], writing)
+        let rest = [table, structs, phases.count, state.counter(*self)?];
+        writing.push(work, Some(&function.title), |to| parameters(call, &rest, to))
     }
 }
 
-/// Records a call; `rest`: the words behind the struct of `FLASH_ARGS`.
-fn push(call: &Call<'_, CudaDevice>, rest: &[CUdeviceptr], writing: &mut Writing) -> Result<(), Failure> {
+/// What a call launches.
+fn work(call: &Call<'_, CudaDevice>) -> Work {
     let Range { groups, group, .. } = call.range;
     let shape = Shape {
         grid: groups.map(|blocks| blocks as u32),
@@ -185,19 +210,21 @@ fn push(call: &Call<'_, CudaDevice>, rest: &[CUdeviceptr], writing: &mut Writing
         shared: call.added as u32,
         cooperative: call.phases.is_some_and(|phases| phases.count > 1),
     };
-    let function = &call.function.driver;
-    writing.push(Work::Kernel(function.function, shape), Some(&function.title), |commands| {
-        for value in call.values() {
-            match value {
-                Value::Bytes(bytes) => commands.parameter(bytes),
-                Value::Buffer(buffer) => commands.words(&[buffer.handle() + buffer.begin]),
-            }
+    Work::Kernel(call.function.driver.function, shape)
+}
+
+/// Adds the parameters of a call; `rest`: the words behind the struct of `FLASH_ARGS`.
+fn parameters(call: &Call<'_, CudaDevice>, rest: &[CUdeviceptr], to: &mut Parameters) {
+    for value in call.values() {
+        match value {
+            Value::Bytes(bytes) => to.bytes(bytes),
+            Value::Buffer(buffer) => to.words(&[buffer.handle() + buffer.begin]),
         }
-        if !call.words.is_empty() {
-            commands.words(call.words);
-            rest.iter().for_each(|&word| commands.words(&[word]));
-        }
-    })
+    }
+    if !call.words.is_empty() {
+        to.words(call.words);
+        rest.iter().for_each(|&word| to.words(&[word]));
+    }
 }
 
 /// The block size for a box, of at most `most` threads. First a warp along dimension 0, as far as that goes,

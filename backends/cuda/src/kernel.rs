@@ -3,7 +3,7 @@
 use crate::device::CudaDevice;
 use crate::failure::Call as _;
 use crate::program::Module;
-use crate::queue;
+use crate::queue::{self, Parameters, Work, Writing};
 use cudarc::driver::sys::{
     CUdeviceptr, CUfunction, CUfunction_attribute as Attribute, CUresult, cuFuncGetAttribute,
     cuFuncGetParamInfo, cuFuncSetAttribute, cuMemAllocAsync, cuMemFreeAsync, cuMemcpyDtoH_v2,
@@ -13,7 +13,7 @@ use cudarc::driver::sys::{
 use flash_backend::Code;
 use flash_backend::Failure;
 use flash_backend::abi::QueueFn;
-use flash_backend::offload::{FAULT_WORDS, GroupLimits, Kernel, KernelSpec, Tables};
+use flash_backend::offload::{FAULT_WORDS, GroupLimits, Kernel, KernelSpec, Signature, Tables};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -44,8 +44,28 @@ pub(crate) struct State {
     /// The resident blocks of a block size and an amount of shared memory.
     resident: Option<((u32, u32), u32)>,
     tables: Tables<CUdeviceptr>,
+    pub(crate) last: Option<Last>,
     /// Counters of grid barriers, and how many of them are used.
     counters: Option<(CUdeviceptr, usize)>,
+}
+
+/// The last launch that an equal one may repeat: its command.
+pub(crate) struct Last {
+    pub launch: Signature,
+    pub work: Work,
+    /// With the address of its table, which is kept until `last` is forgotten.
+    pub parameters: Parameters,
+}
+
+impl Last {
+    pub fn of(work: Work) -> Last {
+        Last { launch: Signature::default(), work, parameters: Parameters::default() }
+    }
+
+    /// Records it.
+    pub fn push(&self, function: &Function, writing: &mut Writing) -> Result<(), Failure> {
+        writing.push(self.work, Some(&function.title), |to| to.append(&self.parameters))
+    }
 }
 
 /// Counters zeroed together.
@@ -190,6 +210,8 @@ impl State {
             return Ok(table);
         }
         if let Some(oldest) = self.tables.make_room() {
+            // It may have this table.
+            self.last = None;
             free(device, oldest)?;
         }
         let table = new(device, words)?;

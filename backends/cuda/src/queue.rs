@@ -27,8 +27,11 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Commands of a full batch. The device begins with them while the host records the next.
+/// Commands of a full batch. The device begins with them while the host records the next. The first batch of an
+/// idle device is full with [`FIRST`], and each after it with twice as many, up to [`BATCH`]: so the device
+/// begins early, and does not wait for the next.
 const BATCH: usize = 128;
+const FIRST: usize = 16;
 
 /// A function of a module, which is never unloaded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,16 +72,23 @@ pub(crate) struct Command {
     title: Option<Arc<str>>,
 }
 
-/// Commands and their parameters.
+/// Parameters of commands.
 #[derive(Clone, Default)]
-pub(crate) struct Commands {
-    pub all: Vec<Command>,
-    /// The first word of each parameter.
+pub(crate) struct Parameters {
+    /// The first word of each.
     starts: Vec<u32>,
     words: Vec<u64>,
 }
 
+/// Commands and their parameters.
+#[derive(Clone, Default)]
+pub(crate) struct Commands {
+    pub all: Vec<Command>,
+    parameters: Parameters,
+}
+
 /// Commands that go to the driver together.
+#[derive(Default)]
 struct Batch {
     number: u64,
     /// Recorded after it, before anything else follows.
@@ -103,7 +113,11 @@ pub(crate) struct Queue {
 struct State {
     open: Arc<Batch>,
     commands: Commands,
+    /// Commands with which the open batch is full.
+    full: usize,
     last: Option<Arc<Batch>>,
+    /// A batch that nothing refers to any more, for the next.
+    spare: Option<Arc<Batch>>,
     graphs: Graphs,
     refused: HashMap<u64, Failure>,
 }
@@ -116,6 +130,8 @@ pub struct Writing {
     batch: Option<Arc<Batch>>,
     /// Recorded before it, if its time is wanted.
     start: Option<Event>,
+    /// The host waits for it at once.
+    awaited: bool,
 }
 
 /// Fires when a launch is complete.
@@ -127,16 +143,15 @@ pub(crate) struct Done {
     times: Option<[Event; 2]>,
 }
 
-impl Commands {
+impl Parameters {
     pub fn clear(&mut self) {
-        self.all.clear();
         self.starts.clear();
         self.words.clear();
     }
 
-    /// Adds a parameter to the next command.
+    /// Adds a parameter.
     #[inline]
-    pub fn parameter(&mut self, bytes: &[u8]) {
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.starts.push(self.words.len() as u32);
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -152,28 +167,41 @@ impl Commands {
         self.words.extend_from_slice(words);
     }
 
+    /// Adds others.
+    #[inline]
+    pub fn append(&mut self, others: &Parameters) {
+        let first = self.words.len() as u32;
+        self.starts.extend(others.starts.iter().map(|start| first + start));
+        self.words.extend_from_slice(&others.words);
+    }
+}
+
+impl Commands {
+    fn clear(&mut self) {
+        self.all.clear();
+        self.parameters.clear();
+    }
+
     /// Adds a command with the parameters that were added since the last one.
     fn push(&mut self, work: Work, launch: u64, title: Option<&Arc<str>>) {
         let first = self.all.last().map_or(0, |before| before.parameters.end);
-        let parameters = first..self.starts.len() as u32;
+        let parameters = first..self.parameters.starts.len() as u32;
         self.all.push(Command { work, parameters, launch, title: title.cloned() });
     }
 
     /// Pointers to a command's parameters, in the driver's form. They are only read.
     pub fn pointers(&self, command: &Command) -> SmallVec<[*mut c_void; 16]> {
-        let starts = &self.starts[command.parameters.start as usize..command.parameters.end as usize];
-        starts
-            .iter()
-            .map(|&start| self.words.as_ptr().wrapping_add(start as usize).cast_mut().cast())
-            .collect()
+        let Parameters { starts, words } = &self.parameters;
+        let starts = &starts[command.parameters.start as usize..command.parameters.end as usize];
+        let of = |&start: &u32| words.as_ptr().wrapping_add(start as usize).cast_mut().cast();
+        starts.iter().map(of).collect()
     }
 
     /// All words of a command's parameters.
     pub fn words_of(&self, command: &Command) -> &[u64] {
-        let at = |parameter: u32| {
-            self.starts.get(parameter as usize).map_or(self.words.len(), |&start| start as usize)
-        };
-        &self.words[at(command.parameters.start)..at(command.parameters.end)]
+        let Parameters { starts, words } = &self.parameters;
+        let at = |parameter: u32| starts.get(parameter as usize).map_or(words.len(), |&start| start as usize);
+        &words[at(command.parameters.start)..at(command.parameters.end)]
     }
 }
 
@@ -182,7 +210,9 @@ impl Queue {
         let state = State {
             open: Arc::new(Batch { number: 1, event: OnceLock::new() }),
             commands: Commands::default(),
+            full: FIRST,
             last: None,
+            spare: None,
             graphs: Graphs::default(),
             refused: HashMap::new(),
         };
@@ -205,10 +235,11 @@ impl Queue {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Begins to record a launch. `timed`: what came before it is sent, and its time is taken.
-    pub fn write(&'static self, timed: bool) -> Result<Writing, Failure> {
+    /// Begins to record a launch. `timed`: what came before it is sent, and its time is taken. `awaited`: the
+    /// host waits for it at once.
+    pub fn write(&'static self, timed: bool, awaited: bool) -> Result<Writing, Failure> {
         let start = timed.then(|| self.point()).transpose()?;
-        Ok(Writing { queue: self, launch: self.launches.fetch_add(1, Relaxed), batch: None, start })
+        Ok(Writing { queue: self, launch: self.launches.fetch_add(1, Relaxed), batch: None, start, awaited })
     }
 
     /// Lets `work` use the stream, after all that was recorded. What it enqueued before an error is waited
@@ -232,8 +263,7 @@ impl Queue {
         let event = || Event::record(&current, self.context, self.stream, timed);
         let times = start.map(|start| event().map(|end| [start, end])).transpose()?;
         // The open batch is empty: this batch takes its number.
-        let next = Arc::new(Batch { number: state.open.number + 1, event: OnceLock::new() });
-        let batch = std::mem::replace(&mut state.open, next);
+        let batch = state.close();
         let _ = batch.event.set(event()?);
         Ok(Done { queue: self, batch, launch: self.launches.fetch_add(1, Relaxed), times })
     }
@@ -269,20 +299,18 @@ impl Queue {
             }
         }
         commands.clear();
-        let next = Arc::new(Batch { number: state.open.number + 1, event: OnceLock::new() });
-        state.last = Some(std::mem::replace(&mut state.open, next));
+        state.last = Some(state.close());
     }
 
     /// Records the event of the latest batch, if it may be asked for.
     fn mark(&self, state: &mut State, current: &Current) -> Result<(), Failure> {
-        if let Some(last) = &state.last
-            && last.number > self.done.load(Relaxed)
-            && Arc::strong_count(last) > 1
-        {
+        let Some(mut last) = state.last.take() else { return Ok(()) };
+        if Arc::get_mut(&mut last).is_some() {
+            state.spare = Some(last);
+        } else if last.number > self.done.load(Relaxed) {
             let event = Event::record(current, self.context, self.stream, false)?;
             let _ = last.event.set(event);
         }
-        state.last = None;
         Ok(())
     }
 
@@ -375,6 +403,19 @@ impl Queue {
     }
 }
 
+impl State {
+    /// Closes the open batch, and opens the next.
+    fn close(&mut self) -> Arc<Batch> {
+        let number = self.open.number + 1;
+        let mut next = self.spare.take().unwrap_or_default();
+        match Arc::get_mut(&mut next) {
+            Some(batch) => (batch.number, batch.event) = (number, OnceLock::new()),
+            None => next = Arc::new(Batch { number, event: OnceLock::new() }),
+        }
+        std::mem::replace(&mut self.open, next)
+    }
+}
+
 impl Writing {
     /// Records a command; `fill` adds its parameters.
     ///
@@ -384,34 +425,42 @@ impl Writing {
         &mut self,
         work: Work,
         title: Option<&Arc<str>>,
-        fill: impl FnOnce(&mut Commands),
+        fill: impl FnOnce(&mut Parameters),
     ) -> Result<(), Failure> {
-        let mut state = self.queue.state();
+        let queue = self.queue;
+        let mut state = queue.state();
         let commands = &mut state.commands;
-        fill(commands);
+        fill(&mut commands.parameters);
         commands.push(work, self.launch, title);
         if self.batch.as_ref().is_none_or(|batch| batch.number != state.open.number) {
             self.batch = Some(state.open.clone());
         }
-        if state.commands.all.len() >= BATCH {
-            let current = self.queue.context.enter()?;
-            self.queue.send(&mut state, &current);
+        if state.commands.all.len() == 1 && state.open.number <= queue.done.load(Relaxed) + 1 {
+            state.full = FIRST;
+        }
+        if state.commands.all.len() >= state.full {
+            state.full = BATCH.min(2 * state.full);
+            let current = queue.context.enter()?;
+            queue.send(&mut state, &current);
         }
         Ok(())
     }
 
-    /// Ends the launch. `None`: it had no command.
+    /// Ends the launch. `None`: it had no command, or was waited for.
     pub(crate) fn end(self) -> Result<Option<Done>, Failure> {
-        let Writing { queue, launch, batch, start } = self;
+        let Writing { queue, launch, batch, start, awaited } = self;
         let times = start.map(|start| queue.point().map(|end| [start, end])).transpose()?;
-        Ok(batch.map(|batch| Done { queue, batch, launch, times }))
+        let Some(batch) = batch else { return Ok(None) };
+        if awaited && times.is_none() {
+            queue.wait(&batch)?;
+            return queue.refusal(launch).map_or(Ok(None), Err);
+        }
+        Ok(Some(Done { queue, batch, launch, times }))
     }
 
     /// Ends it after an error: what was recorded of it is sent, and waited for.
     pub(crate) fn abandon(self) {
-        if let Ok(Some(done)) = (Writing { start: None, ..self }).end() {
-            let _ = done.wait();
-        }
+        let _ = Writing { start: None, awaited: true, ..self }.end();
     }
 }
 

@@ -18,19 +18,20 @@ pub const BENCH: &str = "flash-bench";
 /// Example programs that check their results.
 pub const CHECKED: [&str; 3] = ["gemm", "cholesky", "jacobi3d"];
 /// Programs of tests.
-pub const TESTS: [&str; 3] = ["cuda", "kernels", "device_kernels"];
+pub const TESTS: [&str; 4] = ["cuda", "kernels", "device_kernels", "once"];
 /// The backend, as a shared library.
 pub const PLUGIN: &str = "flash_backend_cuda_plugin";
 /// This program.
 const XTASK: &str = "xtask";
 
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 11] = [
     "cholesky",
     "flash-backend-cuda-plugin",
     "flash-bench",
     "flash-cli",
     "flash-tests",
     "flash-tests-kernels",
+    "flash-tests-once",
     // Another package that is used has the name, too.
     concat!("gemm@", env!("CARGO_PKG_VERSION")),
     "jacobi3d",

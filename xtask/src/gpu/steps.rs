@@ -51,7 +51,8 @@ const OF_SOURCES: [(&str, &str); 5] = [
 ];
 
 /// Programs of tests, and their seconds; and the seconds of one of their tests.
-const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 40), (kit::TESTS[1], 70), (kit::TESTS[2], 40)];
+const TESTS: [(&str, u64); 4] =
+    [(kit::TESTS[0], 30), (kit::TESTS[1], 60), (kit::TESTS[2], 30), (kit::TESTS[3], 30)];
 const TEST: u64 = 60;
 
 /// Tests that run at once, each in a process of its own: most of their time they make the driver ready, or
