@@ -7,6 +7,7 @@
 use super::{FlashMemory, IntoShape, resolve};
 use crate::error::Error;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ops::{Range, RangeBounds};
 
 /// A view of a [`FlashMemory`], as an argument: see [`FlashMemory::range`], [`view`](FlashMemory::view) and
@@ -42,11 +43,13 @@ pub(crate) enum ViewOwner<'a, T> {
     Own(FlashMemory<T>),
 }
 
-/// The extents of a view, without an allocation. No axes: it has no shape.
+/// The extents of a view, without an allocation. No axes: it has no shape. As most have none, extents are
+/// written, and copied by [`set`](ViewShape::set), only with axes: every argument of every launch has one.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewShape {
     axes: u32,
-    extents: [u64; MAX_AXES],
+    /// The first `axes` are initialised.
+    extents: [MaybeUninit<u64>; MAX_AXES],
 }
 
 /// Three dimensions of an index, and a row. What has more axes is seen by `sizes(..)`.
@@ -54,7 +57,7 @@ const MAX_AXES: usize = 4;
 
 impl ViewShape {
     /// No shape of its own.
-    pub const NONE: ViewShape = ViewShape { axes: 0, extents: [0; MAX_AXES] };
+    pub const NONE: ViewShape = ViewShape { axes: 0, extents: [MaybeUninit::uninit(); MAX_AXES] };
 
     /// A shape of just `len` elements.
     fn new(shape: &[u64], len: usize) -> Result<ViewShape, Error> {
@@ -70,9 +73,20 @@ impl ViewShape {
                 product.map_or("more than 2^64".to_owned(), |p| p.to_string()),
             )));
         }
-        let mut extents = [0; MAX_AXES];
-        extents[..shape.len()].copy_from_slice(shape);
-        Ok(ViewShape { axes: shape.len() as u32, extents })
+        let mut own = ViewShape { axes: shape.len() as u32, ..ViewShape::NONE };
+        for (to, &extent) in own.extents.iter_mut().zip(shape) {
+            to.write(extent);
+        }
+        Ok(own)
+    }
+
+    /// Sets it to another.
+    #[inline(always)]
+    pub fn set(&mut self, other: &ViewShape) {
+        match other.axes {
+            0 => self.axes = 0,
+            _ => *self = *other,
+        }
     }
 
     /// True if there is no shape.
@@ -84,7 +98,9 @@ impl ViewShape {
     /// Extent per axis, axis 0 fastest; empty without a shape.
     #[inline]
     pub fn extents(&self) -> &[u64] {
-        &self.extents[..self.axes as usize]
+        let extents = &self.extents[..self.axes as usize];
+        // SAFETY: the first `axes` are initialised; `MaybeUninit` has the layout of its content.
+        unsafe { std::slice::from_raw_parts(extents.as_ptr().cast(), extents.len()) }
     }
 }
 
@@ -92,7 +108,7 @@ impl PartialEq for ViewShape {
     // Almost all have no axes.
     #[inline(always)]
     fn eq(&self, other: &ViewShape) -> bool {
-        self.axes == other.axes && (self.axes == 0 || self.extents == other.extents)
+        self.axes == other.axes && (self.axes == 0 || self.extents() == other.extents())
     }
 }
 
@@ -208,7 +224,7 @@ impl<'a, T> MemoryView<'a, T> {
             false => self.shape,
         };
         let last = shape.axes as usize - 1;
-        let count = shape.extents[last] as usize;
+        let count = shape.extents()[last] as usize;
         let rows = resolve(rows, count).map_err(|error| match error {
             Error::Range { start, end, .. } => Error::Shape(format!(
                 "expected rows inside 0..{count}, the last axis of the shape {:?}, found the rows {start}..{end}: pass fewer rows",
@@ -217,9 +233,9 @@ impl<'a, T> MemoryView<'a, T> {
             other => other,
         })?;
         // The product of all extents is the length, so that of the first ones does not overflow.
-        let row: usize = shape.extents[..last].iter().map(|&extent| extent as usize).product();
+        let row: usize = shape.extents()[..last].iter().map(|&extent| extent as usize).product();
         let range = self.range.start + rows.start * row..self.range.start + rows.end * row;
-        shape.extents[last] = rows.len() as u64;
+        shape.extents[last].write(rows.len() as u64);
         Ok(MemoryView { range, shape, ..self })
     }
 

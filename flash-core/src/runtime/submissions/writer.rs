@@ -88,7 +88,8 @@ impl ArgumentWriter for Writer<'_> {
         if arg.data != array.data.cast() || arg.len != array.len as u64 || !source.is(array, id) {
             arg.data = array.data.cast();
             arg.len = array.len as u64;
-            *source = Source { memory: array.memory, id, part: array.part, seen: array.seen };
+            (source.memory, source.id, source.part) = (array.memory, id, array.part);
+            source.seen.set(&array.seen);
             self.differs = true;
         }
         if let Some(owner) = array.owner.take() {
