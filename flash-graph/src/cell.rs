@@ -10,6 +10,7 @@ use crate::schedule::{Cell, Core};
 use crate::strand::Strand;
 use crate::times::{Busy, For};
 use crate::trace::{self, Arrival};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -30,6 +31,9 @@ pub(crate) const INBOX: usize = 256;
 /// Asked before each batch.
 pub(crate) type AnyRoom = Box<dyn Fn() -> bool + Send + Sync>;
 
+/// Called once if the graph ends before its time.
+pub(crate) type Cancel = Box<dyn Fn() + Send + Sync>;
+
 /// How a node is to run.
 pub(crate) struct Config {
     pub(crate) replicas: usize,
@@ -41,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) any_room: Option<AnyRoom>,
     pub(crate) pools: Vec<PoolUse>,
     pub(crate) strand: Option<Arc<Strand>>,
-    pub(crate) cancel: Option<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) cancel: Option<Cancel>,
 }
 
 impl Default for Config {
@@ -166,15 +170,20 @@ impl<T: Send> Gate for Lane<T> {
 }
 
 /// The inboxes that a node fills, with the nodes that they belong to.
-pub(crate) type Gates = RefCell<Vec<(u32, Arc<dyn Gate>)>>;
+pub(crate) type Gates = RefCell<SmallVec<[(u32, Arc<dyn Gate>); 1]>>;
 
 /// A node in its graph.
 pub(crate) struct NodeCell<N: Node> {
-    pub(crate) config: Mutex<Config>,
-    pub(crate) inboxes: Mutex<Vec<Arc<dyn Inbox<N>>>>,
-    /// Makes the replicas when the graph starts.
-    make: Mutex<Option<Make<N>>>,
+    pub(crate) setup: Mutex<Setup<N>>,
     live: OnceLock<Live<N>>,
+}
+
+/// What a node has until its graph starts.
+pub(crate) struct Setup<N: Node> {
+    pub(crate) config: Config,
+    pub(crate) inboxes: Vec<Arc<dyn Inbox<N>>>,
+    /// Makes the replicas when the graph starts.
+    make: Option<Make<N>>,
 }
 
 /// The outputs as the graph has them, and what makes a replica.
@@ -185,9 +194,10 @@ pub(crate) struct Make<N: Node> {
 
 /// What a node has while its graph runs.
 struct Live<N: Node> {
-    replicas: Box<[Seat<N>]>,
+    /// Most nodes have one.
+    replicas: SmallVec<[Seat<N>; 1]>,
     inboxes: Box<[Arc<dyn Inbox<N>>]>,
-    gates: Box<[(u32, Arc<dyn Gate>)]>,
+    gates: SmallVec<[(u32, Arc<dyn Gate>); 1]>,
     any_room: Option<AnyRoom>,
     pools: Box<[PoolUse]>,
     strand: Option<Arc<Strand>>,
@@ -205,6 +215,7 @@ struct Replica<N: Node> {
     node: N,
     out: N::Out,
     number: usize,
+    /// Of the inboxes; made for the first batch.
     buffers: Box<[Box<dyn Any + Send>]>,
     grants: Box<[usize]>,
     /// The number of data of a batch.
@@ -243,12 +254,8 @@ impl Drop for Begun {
 
 impl<N: Node> NodeCell<N> {
     pub(crate) fn new(make: Make<N>) -> NodeCell<N> {
-        NodeCell {
-            config: Mutex::default(),
-            inboxes: Mutex::default(),
-            make: Mutex::new(Some(make)),
-            live: OnceLock::new(),
-        }
+        let setup = Setup { config: Config::default(), inboxes: Vec::new(), make: Some(make) };
+        NodeCell { setup: Mutex::new(setup), live: OnceLock::new() }
     }
 
     fn live(&self) -> &Live<N> {
@@ -379,6 +386,9 @@ impl<N: Node> Replica<N> {
         let (mut taken, mut sequence, mut arrival) = (0, 0, Arrival { inbox: 0, first: 0 });
         self.turn = self.turn.wrapping_add(1);
         let inboxes = live.inboxes.len();
+        if self.buffers.is_empty() {
+            self.buffers = live.inboxes.iter().map(|inbox| inbox.buffer()).collect();
+        }
         {
             let mut order = live.order.as_ref().map(lock);
             for i in 0..inboxes {
@@ -466,14 +476,16 @@ impl<N: Node> Replica<N> {
 
 impl<N: Node> Cell for NodeCell<N> {
     fn bind(&self, core: &Arc<Core>) {
-        let Some(Make { mut out, mut replica }) = lock(&self.make).take() else { return };
-        let mut config = lock(&self.config);
+        let (mut config, inboxes, Make { mut out, mut replica }) = {
+            let mut setup = lock(&self.setup);
+            let Some(make) = setup.make.take() else { return };
+            (std::mem::take(&mut setup.config), std::mem::take(&mut setup.inboxes), make)
+        };
         let gates = Gates::default();
         out.flush(Flush(Way::Bind(core, &gates)));
         let mut gates = gates.into_inner();
         gates.sort_by_key(|(node, _)| *node);
         gates.dedup_by(|(_, a), (_, b)| Arc::ptr_eq(a, b));
-        let inboxes: Box<[_]> = std::mem::take(&mut *lock(&self.inboxes)).into();
         let pools: Box<[PoolUse]> = std::mem::take(&mut config.pools).into();
         let order = Order { taken: 0, emitted: 0, held: BTreeMap::new() };
         let replicas = (0..config.replicas).map(|number| {
@@ -481,7 +493,7 @@ impl<N: Node> Cell for NodeCell<N> {
                 node: replica(number),
                 out: out.replica(!config.ordered),
                 number,
-                buffers: inboxes.iter().map(|inbox| inbox.buffer()).collect(),
+                buffers: Box::default(),
                 grants: vec![0; pools.len()].into(),
                 batch: 1,
                 each: 0,
@@ -491,8 +503,8 @@ impl<N: Node> Cell for NodeCell<N> {
         });
         let live = Live {
             replicas: replicas.collect(),
-            inboxes,
-            gates: gates.into(),
+            inboxes: inboxes.into(),
+            gates,
             any_room: config.any_room.take(),
             pools,
             strand: config.strand.take(),

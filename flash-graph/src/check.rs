@@ -1,54 +1,43 @@
 //! What must hold of a graph before it starts, and its components.
 
+use crate::cell::Cancel;
 use crate::component::Component;
 use crate::error::GraphError;
-use crate::graph::{Edge, Kind, Plan};
+use crate::graph::{Edge, Kind, Plan, Planned};
 use crate::port::Origin;
 use crate::word::{Count, MOST_REPLICAS};
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::{TarjanScc, tarjan_scc};
 use petgraph::graph::{DiGraph, NodeIndex};
+use smallvec::SmallVec;
 use std::sync::atomic::AtomicU32;
 
 /// What follows from a plan.
 pub(crate) struct Checked {
     pub(crate) components: Vec<Component>,
-    /// The component of each node.
-    pub(crate) component_of: Vec<u32>,
-    /// The place of each node's priority, 0 the highest.
-    pub(crate) level_of: Vec<u32>,
+    /// Of each node.
+    pub(crate) settings: Vec<Settings>,
     pub(crate) levels: usize,
+    /// What is called if the graph ends before its time.
+    pub(crate) cancels: Vec<Cancel>,
 }
 
-struct Settings {
-    replicas: usize,
+/// How a node is to run, and where it stands.
+pub(crate) struct Settings {
+    pub(crate) replicas: usize,
+    pub(crate) dedicated: bool,
+    pub(crate) component: u32,
+    /// The place of its priority, 0 the highest.
+    pub(crate) level: u32,
     bounded: bool,
     priority: i32,
 }
 
-pub(crate) fn check(plan: &Plan) -> Result<Checked, GraphError> {
-    let mut faults = plan.faults.clone();
-    let settings: Vec<Settings> = plan
-        .nodes
-        .iter()
-        .map(|node| {
-            let mut found = Settings { replicas: 1, bounded: true, priority: 0 };
-            node.cell.config(&mut |config| {
-                found.replicas = config.replicas;
-                found.bounded = config.capacity != usize::MAX;
-                found.priority = config.priority;
-                for used in config.pools.iter().filter(|used| used.pool.capacity() < used.count) {
-                    faults.push(format!(
-                        "node `{}` takes {} of pool `{}` for each datum, which has {}: expected at least as many",
-                        node.name,
-                        used.count,
-                        used.pool.name(),
-                        used.pool.capacity()
-                    ));
-                }
-            });
-            found
-        })
-        .collect();
+pub(crate) fn check(plan: &mut Plan) -> Result<Checked, GraphError> {
+    let mut faults = std::mem::take(&mut plan.faults);
+    let mut cancels = Vec::new();
+    let mut settings: Vec<Settings> =
+        plan.nodes.iter().map(|node| set(node, &mut cancels, &mut faults)).collect();
+    let plan = &*plan;
     edges(plan, &mut faults);
     for (node, found) in plan.nodes.iter().zip(&settings) {
         let most = if node.kind == Kind::Source { 1 } else { MOST_REPLICAS };
@@ -67,60 +56,81 @@ pub(crate) fn check(plan: &Plan) -> Result<Checked, GraphError> {
         Origin::Input(_) => None,
     };
     digraph.extend_with_edges(plan.edges.iter().filter_map(between));
-    // It lists what is reached before what reaches it.
-    let mut sets = tarjan_scc(&digraph);
-    sets.reverse();
-    sets.iter_mut().for_each(|set| set.sort());
-    let mut component_of = vec![0; plan.nodes.len()];
-    for (index, set) in sets.iter().enumerate() {
-        set.iter().for_each(|node| component_of[node.index()] = index as u32);
+    let mut components = Vec::with_capacity(plan.nodes.len());
+    TarjanScc::new().run(&digraph, |set: &[NodeIndex]| {
+        let mut nodes: SmallVec<[u32; 2]> = set.iter().map(|node| node.index() as u32).collect();
+        nodes.sort_unstable();
+        components.push(Component {
+            count: Count::default(),
+            cyclic: set.len() > 1 || digraph.contains_edge(set[0], set[0]),
+            nodes,
+            feeds: AtomicU32::new(0),
+            downstream: SmallVec::new(),
+            finished: AtomicU32::new(0),
+        });
+    });
+    // What is reached was found before what reaches it.
+    components.reverse();
+    for (component, index) in components.iter().zip(0..) {
+        component.nodes.iter().for_each(|&node| settings[node as usize].component = index);
     }
-    let cyclic = |set: &[NodeIndex]| set.len() > 1 || digraph.contains_edge(set[0], set[0]);
     unreached(plan, &digraph, &mut faults);
-    for set in sets.iter().filter(|set| cyclic(set)) {
-        cycle(plan, &settings, &component_of, set, &mut faults);
+    for component in components.iter().filter(|component| component.cyclic) {
+        cycle(plan, &settings, &component.nodes, &mut faults);
     }
     if !faults.is_empty() {
         return Err(GraphError::Refused { faults });
     }
 
-    let mut components: Vec<Component> = sets
-        .iter()
-        .map(|set| Component {
-            count: Count::default(),
-            nodes: set.iter().map(|node| node.index() as u32).collect(),
-            cyclic: cyclic(set),
-            feeds: AtomicU32::new(0),
-            downstream: Box::default(),
-            finished: AtomicU32::new(0),
-        })
-        .collect();
-    let mut downstream = vec![Vec::new(); components.len()];
     for edge in &plan.edges {
-        let to = component_of[edge.to as usize];
+        let to = settings[edge.to as usize].component;
         if let Origin::Output(from, _) = edge.from {
-            let from = component_of[from as usize];
+            let from = settings[from as usize].component;
             if from == to {
                 continue;
             }
-            downstream[from as usize].push(to);
+            components[from as usize].downstream.push(to);
         }
         *components[to as usize].feeds.get_mut() += 1;
     }
-    components.iter_mut().zip(downstream).for_each(|(component, ends)| component.downstream = ends.into());
-    let mut priorities: Vec<i32> = settings.iter().map(|found| found.priority).collect();
+    let levels = levels(&mut settings);
+    Ok(Checked { components, settings, levels, cancels })
+}
+
+/// The settings of a node, but for where it stands.
+fn set(node: &Planned, cancels: &mut Vec<Cancel>, faults: &mut Vec<String>) -> Settings {
+    let (mut replicas, mut dedicated, mut bounded, mut priority) = (1, false, true, 0);
+    node.cell.config(&mut |config| {
+        (replicas, dedicated, priority) = (config.replicas, config.dedicated, config.priority);
+        bounded = config.capacity != usize::MAX;
+        cancels.extend(config.cancel.take());
+        for used in config.pools.iter().filter(|used| used.pool.capacity() < used.count) {
+            faults.push(format!(
+                "node `{}` takes {} of pool `{}` for each datum, which has {}: expected at least as many",
+                node.name,
+                used.count,
+                used.pool.name(),
+                used.pool.capacity()
+            ));
+        }
+    });
+    Settings { replicas, dedicated, component: 0, level: 0, bounded, priority }
+}
+
+/// Gives each node the place of its priority. Returns the number of priorities.
+fn levels(settings: &mut [Settings]) -> usize {
+    let mut priorities: SmallVec<[i32; 16]> = settings.iter().map(|found| found.priority).collect();
     priorities.sort_unstable_by(|a, b| b.cmp(a));
     priorities.dedup();
-    let level = |found: &Settings| {
-        priorities.iter().position(|priority| *priority == found.priority).expect("of them") as u32
-    };
-    let level_of = settings.iter().map(level).collect();
-    Ok(Checked { components, component_of, level_of, levels: priorities.len() })
+    for found in settings {
+        found.level = priorities.partition_point(|&priority| priority > found.priority) as u32;
+    }
+    priorities.len()
 }
 
 /// Outputs and inputs without an edge, or with several that take the datum itself.
 fn edges(plan: &Plan, faults: &mut Vec<String>) {
-    let mut sorted: Vec<&Edge> = plan.edges.iter().collect();
+    let mut sorted: SmallVec<[&Edge; 16]> = plan.edges.iter().collect();
     sorted.sort_by_key(|edge| edge.from);
     let mut look = |origin: Origin, what: &dyn Fn() -> String| {
         let first = sorted.partition_point(|edge| edge.from < origin);
@@ -177,20 +187,16 @@ fn unreached(plan: &Plan, digraph: &DiGraph<(), ()>, faults: &mut Vec<String>) {
 }
 
 /// A cycle that nothing leaves, or whose inboxes are all bounded.
-fn cycle(
-    plan: &Plan,
-    settings: &[Settings],
-    component_of: &[u32],
-    set: &[NodeIndex],
-    faults: &mut Vec<String>,
-) {
-    let component = component_of[set[0].index()];
-    let names: Vec<String> = set.iter().map(|node| format!("`{}`", plan.nodes[node.index()].name)).collect();
+fn cycle(plan: &Plan, settings: &[Settings], set: &[u32], faults: &mut Vec<String>) {
+    let name = |&node: &u32| format!("`{}`", plan.nodes[node as usize].name);
+    let component_of = |node: u32| settings[node as usize].component;
+    let component = component_of(set[0]);
+    let names: Vec<String> = set.iter().map(name).collect();
     let leaves = plan.edges.iter().any(|edge| {
-        matches!(edge.from, Origin::Output(from, _) if component_of[from as usize] == component)
-            && component_of[edge.to as usize] != component
+        matches!(edge.from, Origin::Output(from, _) if component_of(from) == component)
+            && component_of(edge.to) != component
     });
-    if !leaves && set.iter().all(|node| !plan.nodes[node.index()].ports.is_empty()) {
+    if !leaves && set.iter().all(|&node| !plan.nodes[node as usize].ports.is_empty()) {
         faults.push(format!(
             "no edge leaves the cycle of {}: expected one, or a node without outputs",
             names.join(", ")
@@ -199,8 +205,8 @@ fn cycle(
     // What remains without the unbounded inboxes must have no cycle.
     let mut bounded = DiGraph::<u32, ()>::new();
     let mut place = vec![None; plan.nodes.len()];
-    for node in set {
-        place[node.index()] = Some(bounded.add_node(node.index() as u32));
+    for &node in set {
+        place[node as usize] = Some(bounded.add_node(node));
     }
     for edge in &plan.edges {
         if let Origin::Output(from, _) = edge.from
@@ -214,8 +220,7 @@ fn cycle(
     for set in tarjan_scc(&bounded).iter().filter(|set| all_bounded(set)) {
         let mut nodes: Vec<u32> = set.iter().map(|&node| bounded[node]).collect();
         nodes.sort_unstable();
-        let names: Vec<String> =
-            nodes.iter().map(|&node| format!("`{}`", plan.nodes[node as usize].name)).collect();
+        let names: Vec<String> = nodes.iter().map(name).collect();
         faults.push(format!(
             "all inboxes in the cycle of {} are bounded, so it may fill and stop: make one `.unbounded()`",
             names.join(", ")

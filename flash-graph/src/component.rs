@@ -3,18 +3,19 @@
 
 use crate::schedule::Core;
 use crate::word::{After, Count};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) struct Component {
     /// Of a cycle; a node by itself has its word.
     pub(crate) count: Count,
-    pub(crate) nodes: Box<[u32]>,
+    pub(crate) nodes: SmallVec<[u32; 2]>,
     pub(crate) cyclic: bool,
     /// Components and inputs that feed it and have not ended, one for each edge.
     pub(crate) feeds: AtomicU32,
     /// The component at the end of each edge that leaves it.
-    pub(crate) downstream: Box<[u32]>,
+    pub(crate) downstream: SmallVec<[u32; 2]>,
     /// Nodes of a cycle that have finished.
     pub(crate) finished: AtomicU32,
 }

@@ -56,7 +56,7 @@ impl Graph {
         let node = self.planned(&mut plan, name, outs, replica, ports, Kind::Node);
         // What has room takes the next datum, if that is the rule.
         let any_room = move || matches!(*lock(&asked.0), Rule::LeastLoaded);
-        lock(&node.cell.config).any_room = Some(Box::new(any_room));
+        lock(&node.cell.setup).config.any_room = Some(Box::new(any_room));
         node
     }
 

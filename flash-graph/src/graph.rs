@@ -1,6 +1,6 @@
 //! Building a graph: nodes, edges, and how nodes are to run.
 
-use crate::cell::{Accept, ByReceive, Config, Gate, Make, NodeCell, Typed};
+use crate::cell::{Accept, ByReceive, Config, Gate, Make, NodeCell, Setup, Typed};
 use crate::check;
 use crate::error::GraphError;
 use crate::exit::{ExitCell, Output};
@@ -73,9 +73,9 @@ pub(crate) trait PlannedCell: Cell {
 
 impl<N: Node> PlannedCell for NodeCell<N> {
     fn config<'a>(&self, look: &mut (dyn FnMut(&mut Config) + 'a)) {
-        let mut config = lock(&self.config);
-        look(&mut config);
-        lock(&self.inboxes).iter().for_each(|inbox| inbox.set_capacity(config.capacity));
+        let Setup { config, inboxes, .. } = &mut *lock(&self.setup);
+        look(config);
+        inboxes.iter().for_each(|inbox| inbox.set_capacity(config.capacity));
     }
 
     fn as_cell(self: Arc<Self>) -> Arc<dyn Cell> {
@@ -134,12 +134,12 @@ impl<N: Receive<T>, T: Send + 'static> EdgeTo<T> for NodeRef<N> {
 impl<N: Node> NodeCell<N> {
     /// The inbox for data of a type that go to one function of the node.
     pub(crate) fn inbox<T: Send + 'static, A: Accept<N, T>>(&self) -> Arc<Lane<T>> {
-        let mut inboxes = lock(&self.inboxes);
+        let Setup { config, inboxes, .. } = &mut *lock(&self.setup);
         let found = inboxes.iter().find_map(|inbox| inbox.as_any().downcast_ref::<Typed<T, A>>());
         if let Some(typed) = found {
             return typed.0.clone();
         }
-        let lane = Arc::new(Lane::new(lock(&self.config).capacity));
+        let lane = Arc::new(Lane::new(config.capacity));
         inboxes.reserve_exact(1);
         inboxes.push(Arc::new(Typed::<T, A>(lane.clone(), PhantomData)));
         lane
@@ -293,8 +293,8 @@ impl Graph {
     /// that nothing reaches, cycles with no way out, several edges that are not of copies from one output,
     /// pools smaller than a node takes at once, cycles of which all inboxes are bounded.
     pub fn start(self) -> Result<Run, GraphError> {
-        let plan = self.plan.into_inner();
-        let checked = check::check(&plan)?;
+        let mut plan = self.plan.into_inner();
+        let checked = check::check(&mut plan)?;
         Ok(Run::start(plan, checked))
     }
 }
@@ -310,7 +310,7 @@ impl Plan {
 
 impl<N: Node> NodeRef<N> {
     fn set(self, set: impl FnOnce(&mut Config)) -> Self {
-        set(&mut lock(&self.cell.config));
+        set(&mut lock(&self.cell.setup).config);
         self
     }
 

@@ -127,7 +127,7 @@ impl Graph {
     {
         let mut items = Some(items.into_iter());
         let source = self.add(name, move |_| Source { items: items.take() }, Kind::Source);
-        lock(&source.cell.inboxes).push(Arc::new(Ticket(AtomicBool::new(true))));
+        lock(&source.cell.setup).inboxes.push(Arc::new(Ticket(AtomicBool::new(true))));
         source
     }
 

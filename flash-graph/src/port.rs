@@ -95,9 +95,7 @@ impl<T: Send + 'static> Port<T> {
         for target in &targets {
             // What any number of data fit into keeps nothing waiting.
             if target.lane.capacity() != usize::MAX {
-                let mut gates = gates.borrow_mut();
-                gates.reserve_exact(1);
-                gates.push((target.node, target.lane.clone()));
+                gates.borrow_mut().push((target.node, target.lane.clone()));
             }
         }
         let _ = self.bound.set(Bound { core: core.clone(), targets: targets.into() });

@@ -32,29 +32,19 @@ impl Run {
     pub(crate) fn start(mut plan: Plan, checked: Checked) -> Run {
         let shown = Shown::of(&mut plan);
         let Plan { nodes, inputs, limit, .. } = plan;
-        let mut cancels = Vec::new();
-        let entries = nodes.into_iter().zip(&checked.component_of).zip(&checked.level_of);
-        let entries = entries.map(|((node, &component), &level)| {
-            let (mut replicas, mut dedicated) = (1, None);
-            node.cell.config(&mut |config| {
-                replicas = config.replicas as u32;
-                dedicated = config.dedicated.then(Arc::<Dedicated>::default);
-                cancels.extend(config.cancel.take());
-            });
-            Entry {
-                word: CachePadded::default(),
-                name: node.name,
-                replicas,
-                level,
-                component,
-                cyclic: checked.components[component as usize].cyclic,
-                is_exit: node.kind == Kind::Exit,
-                dedicated,
-                parked: AtomicU32::new(0),
-                waits: AtomicU32::new(0),
-                waited: Waits::default(),
-                cell: node.cell.as_cell(),
-            }
+        let entries = nodes.into_iter().zip(&checked.settings).map(|(node, settings)| Entry {
+            word: CachePadded::default(),
+            name: node.name,
+            replicas: settings.replicas as u32,
+            level: settings.level,
+            component: settings.component,
+            cyclic: checked.components[settings.component as usize].cyclic,
+            is_exit: node.kind == Kind::Exit,
+            dedicated: settings.dedicated.then(Arc::<Dedicated>::default),
+            parked: AtomicU32::new(0),
+            waits: AtomicU32::new(0),
+            waited: Waits::default(),
+            cell: node.cell.as_cell(),
         });
         let nodes = entries.collect();
         let inputs: Vec<_> = inputs.into_iter().map(|(_, input)| input).collect();
@@ -64,7 +54,7 @@ impl Run {
             inputs: inputs.len(),
             levels: checked.levels,
             limit,
-            cancels,
+            cancels: checked.cancels,
         });
         core.nodes.iter().for_each(|node| node.cell.bind(&core));
         inputs.iter().for_each(|input| input.bind(&core));

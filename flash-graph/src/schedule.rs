@@ -5,6 +5,7 @@
 //! if none looks for work already, and if there is more than it will take itself. A thread that waits and
 //! sleeps comes before a worker. `signal.rs` sees to it that no activation is left lying.
 
+use crate::cell::Cancel;
 use crate::component::Component;
 use crate::dedicated::Dedicated;
 use crate::error::GraphError;
@@ -89,7 +90,7 @@ pub(crate) struct Core {
     pub(crate) started: AtomicBool,
     pub(crate) failed: AtomicBool,
     failure: Mutex<Option<GraphError>>,
-    cancels: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    cancels: Mutex<Vec<Cancel>>,
     pub(crate) deadline: Option<(Instant, Duration)>,
     /// Which threads are here.
     pub(crate) signal: CachePadded<Signal>,
@@ -114,7 +115,7 @@ pub(crate) struct Parts {
     pub(crate) inputs: usize,
     pub(crate) levels: usize,
     pub(crate) limit: Option<Duration>,
-    pub(crate) cancels: Vec<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) cancels: Vec<Cancel>,
 }
 
 impl Core {
