@@ -7,7 +7,7 @@ use crate::idle::Part;
 use crate::jobs::{Job, NO_ROOT};
 use crate::thread::{ACTIVITY, AWAKE, Context, IDLE, Own, PARKED, Ready, lock};
 use crate::wait::Waiter;
-use crate::workers::beyond_limit;
+use crate::workers::{LOOKS, beyond_limit};
 use flash_core::workers;
 use flash_trace::hooks::on_stack;
 use std::ptr::NonNull;
@@ -267,6 +267,7 @@ impl Own {
     fn sleep(&self, waiter: &Waiter) {
         self.parks();
         ACTIVITY.change(self.part(), Part::SLEEPS);
+        LOOKS.fetch_add(1, Ordering::Relaxed);
         // The last look.
         let bound = self.bound().is_some_and(|bound| bound.has(self.filter.get()));
         match self.next_of_any() {

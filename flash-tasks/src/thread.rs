@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::scope::ScopeState;
 use crate::task::Header;
 use crate::wait::Waiter;
-use crate::workers::{limit, register_source, wake_for, wake_if_wanted};
+use crate::workers::{LOOKS, limit, register_source, wake_for, wake_if_wanted};
 use crossbeam_deque::{Steal, Stealer, Worker};
 use flash_core::workers;
 use std::cell::{Cell, RefCell};
@@ -33,6 +33,9 @@ pub(crate) struct Ready(pub(crate) NonNull<Fiber>);
 
 // SAFETY: the fiber is only passed to its own thread.
 unsafe impl Send for Ready {}
+
+/// Jobs of `push_own` for which a thread is called once, while none comes.
+const JOBS_PER_CALL: u32 = 256;
 
 /// How a thread is reached.
 pub(crate) const AWAKE: u8 = 0;
@@ -86,6 +89,8 @@ pub(crate) struct Own {
     /// When the worker leaves the tasks for a moment.
     pub(crate) until: Cell<Option<Instant>>,
     victims: RefCell<Victims>,
+    /// The last call for a job of `push_own`.
+    call: Cell<Call>,
     random: Cell<u64>,
     /// Above this address, enough is left of the thread's own stack.
     room: Cell<usize>,
@@ -110,6 +115,15 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) const NONE: Context =
         Context { root: 0, task: ptr::null(), node: ptr::null(), scope: ptr::null() };
+}
+
+/// A call of another thread that may not have come yet.
+#[derive(Clone, Copy)]
+struct Call {
+    /// `LOOKS` at the call.
+    looks: u32,
+    /// Jobs queued since then for which a thread is wanted.
+    queued: u32,
 }
 
 struct Victims {
@@ -236,6 +250,7 @@ impl Own {
             index: Cell::new(None),
             until: Cell::new(None),
             victims: RefCell::new(Victims { version: 0, threads: Arc::from([]) }),
+            call: Cell::new(Call { looks: 0, queued: 0 }),
             random: Cell::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1)),
             room: Cell::new(0),
         }))
@@ -271,6 +286,7 @@ impl Own {
     pub(crate) fn begins_as(&self, root: Root) -> Before {
         let context = self.context.get();
         self.context.set(Context { root, ..context });
+        self.call.set(Call { looks: LOOKS.load(Ordering::Relaxed), queued: u32::MAX });
         let entered = !self.active.replace(true);
         if entered {
             ACTIVITY.enter(Part::WAITS);
@@ -321,6 +337,18 @@ impl Own {
         let root = job.root();
         self.queue.push(job);
         if ACTIVITY.seems_wanted(limit()) {
+            self.call_for(root);
+        }
+    }
+
+    /// Calls a thread for a job of `push_own`. The thread that was called last takes some tens of microseconds
+    /// to come, as long as thousands of such jobs take: until it looks, it is called no more than now and then.
+    #[cold]
+    fn call_for(&self, root: Root) {
+        let (looks, Call { looks: before, queued }) = (LOOKS.load(Ordering::Relaxed), self.call.get());
+        let queued = if looks == before { queued.wrapping_add(1) } else { 0 };
+        self.call.set(Call { looks, queued });
+        if queued.is_multiple_of(JOBS_PER_CALL) {
             wake_for(root);
         }
     }
@@ -334,10 +362,15 @@ impl Own {
     /// Takes `job` back if it is one of the two newest in the queue.
     #[inline]
     pub(crate) fn take_back(&self, job: Job) -> bool {
-        let Some(newest) = self.queue.pop() else { return false };
-        if newest == job {
-            return true;
+        match self.queue.pop() {
+            None => false,
+            Some(newest) => newest == job || self.take_back_second(newest, job),
         }
+    }
+
+    /// As [`take_back`](Self::take_back), when another was the newest.
+    #[inline(never)]
+    fn take_back_second(&self, newest: Job, job: Job) -> bool {
         let second = self.queue.pop();
         if let Some(second) = second
             && second != job

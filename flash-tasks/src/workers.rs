@@ -6,7 +6,7 @@ use crate::jobs::{Root, Shelf, bound};
 use crate::thread::{ACTIVITY, AWAKE, IDLE, Own, PARKED, Shared};
 use flash_core::workers::{self, Registration, Source};
 use flash_trace::hooks::{Category, begin};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,10 @@ const SEARCH: Duration = Duration::from_micros(5);
 
 /// At most so many threads run tasks at once. 0 until a thread uses tasks.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// Changes when a worker looks for tasks, and when a thread goes to sleep that may be called for some: after
+/// either, the last call says nothing about the next.
+pub(crate) static LOOKS: AtomicU32 = AtomicU32::new(0);
 
 #[inline]
 pub(crate) fn limit() -> u64 {
@@ -101,6 +105,7 @@ struct Tasks;
 impl Source for Tasks {
     fn run_one(&self) -> bool {
         static WORKERS: AtomicUsize = AtomicUsize::new(0);
+        LOOKS.fetch_add(1, Ordering::Relaxed);
         let own = Own::here();
         if own.index.get().is_none() && !workers::is_extra() {
             let index = WORKERS.fetch_add(1, Ordering::Relaxed);
