@@ -56,7 +56,7 @@ pub struct Alone {
 
 /// Measures `ours` and `peer` in turns, at least [`REPEATS`] of each, and resting
 /// `pause` before each. Every second pair begins with the peer. A first pair, for
-/// caches and threads, does not count.
+/// caches and threads, does not count. Standard error says that it has begun.
 ///
 /// # Panics
 ///
@@ -70,6 +70,8 @@ pub fn pair(
     mut peer: Option<&mut dyn FnMut() -> f64>,
     pause: Duration,
 ) -> Row {
+    let name = name.into();
+    eprintln!("{name} ...");
     let mut turns = Vec::new();
     for turn in 0..=repeats.max(REPEATS) {
         let mut rested_ours = || {
