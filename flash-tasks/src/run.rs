@@ -112,6 +112,7 @@ impl Own {
                 }
                 self.shared.rest.store(AWAKE, Ordering::Relaxed);
                 ACTIVITY.enter(part);
+                LOOKS.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -277,5 +278,6 @@ impl Own {
         }
         self.shared.rest.store(AWAKE, Ordering::Relaxed);
         ACTIVITY.change(Part::SLEEPS, self.part());
+        LOOKS.fetch_add(1, Ordering::Relaxed);
     }
 }

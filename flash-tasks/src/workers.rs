@@ -18,8 +18,8 @@ const SEARCH: Duration = Duration::from_micros(5);
 /// At most so many threads run tasks at once. 0 until a thread uses tasks.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// Changes when a worker looks for tasks, and when a thread goes to sleep that may be called for some: after
-/// either, the last call says nothing about the next.
+/// Changes when a worker looks for tasks, and after a thread that may be called for some has gone to sleep or
+/// is awake again: then the last call says nothing about the next.
 pub(crate) static LOOKS: AtomicU32 = AtomicU32::new(0);
 
 #[inline]
