@@ -56,7 +56,8 @@ pub struct Alone {
 
 /// Measures `ours` and `peer` in turns, at least [`REPEATS`] of each, and resting
 /// `pause` before each. Every second pair begins with the peer. A first pair, for
-/// caches and threads, does not count. Standard error says that it has begun.
+/// caches and threads, does not count. Standard error says what is measured and, at
+/// the end, its median.
 ///
 /// # Panics
 ///
@@ -95,7 +96,10 @@ pub fn pair(
             turns.push(figures);
         }
     }
-    Row::from_turns(name, unit, &turns)
+    let row = Row::from_turns(name, unit, &turns);
+    let ratio = row.ratio.map_or_else(String::new, |ratio| format!(", {ratio:.3} of the peer's"));
+    eprintln!("  {:.4} {}{ratio}", row.value, row.unit);
+    row
 }
 
 impl Row {
