@@ -75,9 +75,15 @@ pub fn key() -> String {
     std::env::var(KEY).unwrap_or_else(|_| "ALL_CPU".to_owned())
 }
 
-/// The id of a device of [`key`].
+/// True if the devices of [`key`] are those of agents.
+pub fn is_of_agents() -> bool {
+    key().contains('@') || key().starts_with("RANK")
+}
+
+/// The id of a device of [`key`]. An agent's device has the agent in its id, and is asked.
 pub fn id(device: usize) -> String {
-    format!("{}:{device}", key())
+    let asked = || Some(runtime_of_key().devices().get(device)?.id().to_owned());
+    is_of_agents().then(asked).flatten().unwrap_or_else(|| format!("{}:{device}", key()))
 }
 
 /// Any kernel for the CPU.
@@ -105,15 +111,47 @@ struct Skipped(String);
 /// # Panics
 /// If there is no such runtime.
 pub fn runtime() -> RuntimeObj {
-    let rt = flash::get_runtime(&key()).unwrap_or_else(|error| panic!("{error}"));
+    let rt = runtime_of_key();
     if let Err(Error::NoImplementation(_)) = rt.preload::<Any>() {
-        resume_unwind(Box::new(Skipped(format!("its kernels are for the CPU, and {} runs others", key()))));
+        skip_here(format!("its kernels are for the CPU, and {} runs others", key()));
     }
     rt
 }
 
+/// The same for tests whose kernels share more with them than their arrays: a closure, a static. Where some
+/// device runs no functions of this process, the test is skipped.
+///
+/// # Panics
+/// If there is no such runtime.
+pub fn runtime_of_this_process() -> RuntimeObj {
+    let rt = runtime();
+    if let Some(device) = rt.devices().iter().find(|device| !device.info().runs_functions) {
+        skip_here(format!("its kernels use what is in this process, and {} runs in another", device.id()));
+    }
+    rt
+}
+
+fn runtime_of_key() -> RuntimeObj {
+    agent_here();
+    flash::get_runtime(&key()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Where the agent of [`key`] is this program, started again with all tests, it becomes one in the first of
+/// them.
+fn agent_here() {
+    if key().contains('@') {
+        flash::prelude::agent_here();
+    }
+}
+
+/// Ends the test that this thread runs, which is skipped.
+fn skip_here(why: String) -> ! {
+    resume_unwind(Box::new(Skipped(why)))
+}
+
 /// Runs the body of a test with the attribute [`test`](macro@test).
 pub fn on_key<F: FnOnce()>(body: F) {
+    agent_here();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
         match panic.downcast::<Skipped>() {
             Ok(skipped) => skip(&name_of::<F>(), &skipped.0),
@@ -186,6 +224,7 @@ pub fn in_process<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
 /// # Panics
 /// If the body does; the child's output is printed.
 pub fn in_process_of(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
+    agent_here();
     let this = format!("{name} {variables:?}");
     if let Ok(child) = std::env::var(CHILD) {
         // A test may ask for several processes; each runs its own part.

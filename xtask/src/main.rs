@@ -68,6 +68,7 @@ Examples:
   cargo xtask bench dispatch --json d.json   the same, the rows also to a file
   cargo xtask bench dispatch --against DIR   the same here and in another checkout, as ratios
   cargo xtask soak graphs --minutes 30       random graphs, until the time is over or one fails
+  cargo xtask soak ranks --minutes 30        the runtime's tests on agents, then random launches on some that end
   cargo xtask soak halo --only claims        one of the long runs of C2MPI
   cargo xtask install --prefix /opt/flash --release   the library for C, C++ and Fortran
   cargo xtask gpu --pack FOLDER              for a machine that has a GPU, but no Rust

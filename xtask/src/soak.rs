@@ -1,10 +1,10 @@
 //! Runs random graphs, tasks or launches against models, for as long as one likes, or long runs of C2MPI:
-//! `flash-soak` makes them.
+//! `flash-soak` makes them. Before random launches on agents, the runtime's tests run on some.
 
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, ExitCode};
 
-use crate::root;
+use crate::{root, test};
 
 /// What to run.
 #[derive(clap::Args)]
@@ -28,8 +28,11 @@ pub struct Options {
 
 /// Runs `flash-soak`, whose exit status becomes this command's.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    if options.what == "halo" {
-        build()?;
+    match &*options.what {
+        "halo" => build()?,
+        // A seed repeats what has failed.
+        "ranks" if options.seed.is_none() && !test::run_on_agents()? => return Ok(ExitCode::FAILURE),
+        _ => {}
     }
     let mut command = Command::new("cargo");
     command.args(["run", "--release", "--quiet", "--package", "flash-soak", "--", &options.what]);

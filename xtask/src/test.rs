@@ -51,6 +51,13 @@ const AGAIN: &[Again] = &[
     },
 ];
 
+/// The program of each process of a world, with its arguments: all of it in the first process. The others run
+/// one test, which asks for a runtime: there they become agents.
+const ONE_PROGRAM: &str = r#"case "$FLASH_WORLD" in
+*:0) exec "$@" ;;
+*) exec "$1" --exact elements::elements_outside_the_launch_keep_their_value >/dev/null ;;
+esac"#;
+
 /// Devices that see nothing of the host's memory.
 pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_TEST_KEY", "TEST"), ("FLASH_TEST", "devices=3")];
 
@@ -129,6 +136,34 @@ pub fn run() -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Runs the runtime's tests on devices of other processes. True if all pass.
+pub fn run_on_agents() -> Result<bool> {
+    const PACKAGES: [&str; 4] = ["--package", "flash-tests", "--package", "flash-cli"];
+    let mut report = Report::new(in_ci());
+    let build = [&["build", "--test", "runtime", "--bin", "flash"], &PACKAGES[..]].concat();
+    report.run(Step::cargo("build", &build))?;
+    let flash = root().join("target/debug/flash");
+    let flash = flash.to_str().context("this repository's path is no text")?;
+    for (name, key, ranks, others) in [
+        ("one agent", "RANK", Some("2"), &[][..]),
+        ("two agents", "RANK", Some("3"), ON_ONE_DEVICE),
+        ("an agent of the program's own", "ALL_CPU@agent", None, &[]),
+    ] {
+        let runner = ranks.map(|ranks| {
+            // A list of texts is the same in JSON and in TOML.
+            let runner = serde_json::json!([flash, "run", "-n", ranks, "--", "sh", "-c", ONE_PROGRAM, "sh"]);
+            format!("target.'cfg(unix)'.runner={runner}")
+        });
+        let config = runner.iter().flat_map(|runner| ["--config", runner]);
+        let skipped = others.iter().flat_map(|test| ["--skip", test]);
+        let arguments = ["test", "--test", "runtime"].into_iter().chain(PACKAGES).chain(config).chain(["--"]);
+        let arguments: Vec<&str> = arguments.chain(skipped).collect();
+        report.run(Step::cargo(name, &arguments).with(&[("FLASH_TEST_KEY", key)]))?;
+    }
+    println!("\n{report}");
+    Ok(report.ok())
 }
 
 /// One command that runs tests.

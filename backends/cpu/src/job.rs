@@ -42,6 +42,12 @@ const LONG_ITEM: f32 = 250.0;
 
 impl CpuKernel {
     pub(crate) fn new(implementation: &'static abi::Implementation) -> Result<CpuKernel, Failure> {
+        if matches!(implementation.kind, abi::KIND_INT_SRC | abi::KIND_EXT_SRC) {
+            return Err(Failure::new(
+                Code::Unsupported,
+                "a CPU runs compiled code alone: compile it with `cc -O3 -shared -fPIC` and pass the library (to an agent, an implementation in its program or a plugin), or take a device that compiles kernels",
+            ));
+        }
         if implementation.share.is_none() && implementation.span.is_none() {
             return Err(Failure::new(
                 Code::Invalid,
@@ -650,5 +656,40 @@ impl ErrorSlot {
         self.0.store(std::ptr::null_mut(), Relaxed);
         // SAFETY: an error of the host that loaded this library, taken out just now.
         Err(unsafe { Failure::of_host(error) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash_backend::abi::Str;
+
+    #[test]
+    fn source_text_is_refused_with_what_to_do() {
+        for kind in [abi::KIND_INT_SRC, abi::KIND_EXT_SRC] {
+            let implementation = abi::Implementation {
+                struct_size: size_of::<abi::Implementation>() as u32,
+                door: abi::DOOR_SPAN,
+                kind,
+                priority: 0,
+                kernel: Str::new("fill"),
+                name: Str::new("fill"),
+                target: Str::new("cpu"),
+                descriptor: Str::new(""),
+                cpu_features: Str::new(""),
+                attributes: std::ptr::null(),
+                attribute_count: 0,
+                share: None,
+                span: None,
+                payload: std::ptr::null(),
+                payload_len: 0,
+                definition: Str::new(""),
+            };
+            let refused = CpuKernel::new(Box::leak(Box::new(implementation))).err().unwrap();
+            assert_eq!(refused.code, Code::Unsupported);
+            for part in ["compiled code alone", "cc -O3 -shared -fPIC", "a device that compiles kernels"] {
+                assert!(refused.text.contains(part), "{part} in {}", refused.text);
+            }
+        }
     }
 }

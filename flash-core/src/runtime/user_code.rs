@@ -105,7 +105,9 @@ fn for_target(
 ) -> Result<&'static abi::Implementation, Error> {
     let (kind, payload, entry, cooperating, build_options) = match code {
         Implementation::File { path, .. } if is_library(path) => {
-            let text = format!("this is a shared library, which a CPU runs and no device for {target} does");
+            let text = format!(
+                "this is a shared library, which a CPU of this process runs; this device, for {target}, is none"
+            );
             return Err(Error::Library { path: path.clone(), text });
         }
         Implementation::File { path, symbol, cooperating, build_options } => {

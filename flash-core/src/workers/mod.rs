@@ -13,6 +13,7 @@ use flash_backend::caught;
 use flash_backend::fork;
 pub use flash_backend::threads::{STACK_SIZE, own_stack, stack_size};
 use flash_types::abi::workers::{WorkerHost, Workers};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -35,9 +36,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 /// assert_eq!(squares.recv().unwrap(), 49);
 /// ```
 pub trait Source: Send + Sync {
-    /// Runs one piece of work on this thread. False if there is none. It may launch and wait for handles, as
-    /// on any other thread. It must not wait for other work of a source, as all workers may be waiting. A
-    /// panic ends the piece, and is the source's to report.
+    /// Runs one piece of work on this thread. False if there is none. It may launch, wait for handles and take
+    /// guards, as on any other thread: it runs the pipelines that it waits for. It must not wait for other work
+    /// of a source, as all workers may be waiting. A panic ends the piece, and is the source's to report.
     ///
     /// Where all workers are inside something else, it is called on an extra thread ([`is_extra`]): nothing
     /// may be left there for later.
@@ -47,6 +48,16 @@ pub trait Source: Send + Sync {
 type Sources = Arc<[Arc<dyn Source>]>;
 
 static SOURCES: RwLock<Option<Sources>> = RwLock::new(None);
+
+thread_local! {
+    static RUNS_PIECES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True while the calling thread runs pieces of work: while it sleeps, there may be no other thread for those
+/// that it waits for.
+pub(crate) fn runs_pieces() -> bool {
+    RUNS_PIECES.get()
+}
 
 /// Changes whenever there is new work.
 static NEWS: AtomicU32 = AtomicU32::new(0);
@@ -150,9 +161,11 @@ fn serve() -> bool {
             // A panic ends the piece of work but not the thread, which is the backend's.
             caught(|| source.run_one()).unwrap_or(true)
         };
+        let before = RUNS_PIECES.replace(true);
         while sources.iter().any(one) {
             any = true;
         }
+        RUNS_PIECES.set(before);
     }
     any
 }

@@ -2,7 +2,7 @@
 
 use flash::Error;
 use flash::prelude::*;
-use flash_tests::{APART, in_process, runtime};
+use flash_tests::{APART, in_process, runtime_of_this_process as runtime};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -162,12 +162,17 @@ fn closures_on_devices_with_memories_of_their_own() {
     });
 }
 
+#[flash_tests::test]
+fn as_a_loop() {
+    runtime();
+    as_a_loop_of_any_length();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Eight arrays of different types, of any lengths, against a loop.
-    #[test]
-    fn as_a_loop(n in 0..3000_usize, more in 0..5_usize, by in any::<u32>()) {
+    fn as_a_loop_of_any_length(n in 0..3000_usize, more in 0..5_usize, by in any::<u32>()) {
         let rt = runtime();
         let bytes: Vec<u8> = (0..n + more).map(|i| (i * 7) as u8).collect();
         let words: Vec<u64> = (0..n + more).map(|i| (i * i) as u64).collect();

@@ -286,7 +286,7 @@ fn until_signalled(number: usize) {
 
 #[flash_tests::test]
 fn what_does_not_depend_on_it_does_not_wait_for_it() {
-    let (rt, a, b, c) = (cpu(), zeroed(), zeroed(), zeroed());
+    let (rt, a, b, c) = (flash_tests::runtime_of_this_process(), zeroed(), zeroed(), zeroed());
     let patient = HostTask::new("patient").write(&a).blocking();
     let pipeline = rt
         .pipeline()
@@ -306,7 +306,7 @@ fn what_does_not_depend_on_it_does_not_wait_for_it() {
 
 #[flash_tests::test]
 fn what_uses_another_part_of_its_memory_does_not_wait_for_it() {
-    let (rt, a) = (cpu(), zeroed());
+    let (rt, a) = (flash_tests::runtime_of_this_process(), zeroed());
     let patient = HostTask::new("patient").write(a.range(..4).unwrap()).blocking();
     let pipeline = rt
         .pipeline()

@@ -30,7 +30,7 @@ impl CpuItem<Inner<'_>> for Plain {
     }
 }
 
-/// What a kernel reaches by itself, past its arguments.
+/// What a kernel reaches by itself, past its arguments, in its own process.
 struct Around {
     rt: RuntimeObj,
     own: FlashMemory<u32>,
@@ -40,7 +40,8 @@ struct Around {
 fn around() -> &'static Around {
     static AROUND: OnceLock<Around> = OnceLock::new();
     AROUND.get_or_init(|| Around {
-        rt: flash_tests::runtime(),
+        // An agent's devices are the controller's; it has a runtime of its own all the same.
+        rt: get_runtime(&flash_tests::key()).or_else(|_| get_runtime("ALL_CPU")).unwrap(),
         own: FlashMemory::zeroed(64),
         other: FlashMemory::zeroed(64),
     })
@@ -89,7 +90,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn every_way(door: &str) {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
-    let Around { rt, own, other } = around();
+    let (rt, Around { own, other, .. }) = (flash_tests::runtime(), around());
     let mut options = flash_core::descriptor::Attributes::default();
     options.set(Implementation::named(door));
     options.set_by_name("cpu.parallel", true.into(), false);
@@ -119,7 +120,7 @@ fn a_whole_kernel_on_one_thread_gets_nested_on_all_its_threads_and_after() {
 #[flash_tests::test]
 fn after_a_kernel_panicked_its_thread_may_launch() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
-    let Around { rt, .. } = around();
+    let rt = flash_tests::runtime();
     #[derive(KernelDefinition)]
     #[kernel(name = "nested.panics", dims(i))]
     struct Panics<'a> {

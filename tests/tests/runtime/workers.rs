@@ -98,6 +98,34 @@ fn a_function_on_a_worker_launches_waits_and_takes_guards() {
 }
 
 #[test]
+fn the_only_worker_runs_what_its_guards_wait_for() {
+    in_process(&[("FLASH_CPU_THREADS", "1")], || {
+        let seen = on_worker(|| {
+            let (rt, a, b) = (cpu(), zeroed(4096), zeroed(4096));
+            let add = |value, to: &FlashMemory<u64>| {
+                drop(rt.submit(Add::of(value, to.clone())).exec_async([4096]));
+            };
+            let mut seen = Vec::new();
+            add(1, &a);
+            seen.push(a.get(4095).unwrap());
+            add(2, &a);
+            seen.push(a.read().unwrap()[7]);
+            add(3, &a);
+            seen.push(a.read_range(5..6).unwrap()[0]);
+            add(4, &a);
+            a.write().unwrap()[0] += 100;
+            seen.push(a.get(0).unwrap());
+            // While it holds a guard.
+            add(5, &b);
+            let held = a.read().unwrap();
+            seen.push(b.read().unwrap()[0] + held[1]);
+            seen
+        });
+        assert_eq!(seen, [1, 3, 6, 110, 15]);
+    });
+}
+
+#[test]
 fn what_panics_on_a_worker_ends_itself_alone() {
     let panics: Box<dyn FnOnce() + Send> = Box::new(|| panic!("on purpose"));
     let (tell, told) = mpsc::channel();

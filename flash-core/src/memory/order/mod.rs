@@ -16,13 +16,18 @@ pub(crate) use table::{Extent, Order, Start, Ticket, Touch};
 use super::region::Region;
 use super::state::{Refused, State};
 use super::{ArrayInner, own_guards};
+use crate::workers;
 use flash_backend::fork;
 use std::ops::Range;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Instant;
 
 /// The order of all pipelines of the process.
 pub(crate) static ORDER: LazyLock<Order<Region>> = LazyLock::new(Order::default);
+
+/// How the runtime waits for the turn of a place in the order, and leaves it: it runs the pipelines before it
+/// that have not begun. Set before the first pipeline is pending.
+pub(crate) static TAKE_TURN: OnceLock<fn(Ticket)> = OnceLock::new();
 
 /// Its lock is free in a child of `fork`.
 pub(super) fn watch_forks() {
@@ -96,17 +101,37 @@ impl ArrayInner {
                 false => self.parts.guard_again(&self.state, self.part(range)),
             });
         }
+        let wait = || self.wait_for_pending(range, written, holds);
         if !all {
-            return self.parts.guard(&self.state, &ORDER, self.id(), self.part(range), holds);
+            return self.parts.guard(&self.state, &ORDER, self.id(), self.part(range), wait);
         }
-        if !holds {
+        if !holds && !workers::runs_pieces() {
             return if written { self.state.guard_write() } else { self.state.guard_read() };
         }
         loop {
             match self.state.guard_now(written) {
-                Err(Refused::Pending) => ORDER.wait_beside(self.id(), &self.part(range), written, true)?,
+                Err(Refused::Pending) => wait()?,
                 other => return other,
             }
+        }
+    }
+
+    /// Waits until no pending pipeline writes a range; `written`: or reads it. A worker runs those that have
+    /// not begun: all others may be waiting, too.
+    fn wait_for_pending(&self, range: &Range<u64>, written: bool, holds: bool) -> Result<(), Refused> {
+        let part = self.part(range);
+        match TAKE_TURN.get() {
+            Some(take_turn) if workers::runs_pieces() && !fork::is_child() => {
+                let written = written.then(|| part.clone());
+                let turn = ORDER.line_up(&[Touch { memory: self.id(), touched: part, written }], []);
+                if holds && ORDER.is_behind_guards(turn) {
+                    ORDER.withdraw(turn);
+                    return Err(Refused::Borrowed);
+                }
+                take_turn(turn);
+                Ok(())
+            }
+            _ => ORDER.wait_beside(self.id(), &part, written, holds),
         }
     }
 
@@ -128,7 +153,8 @@ impl ArrayInner {
     /// # Errors
     /// As [`guard`](Self::guard).
     pub(super) fn begin_read(&self, range: &Range<u64>) -> Result<bool, Refused> {
-        parts::read(&self.state, &ORDER, self.id(), &self.part(range), own_guards::any())
+        let wait = || self.wait_for_pending(range, false, own_guards::any());
+        parts::read(&self.state, &ORDER, self.id(), &self.part(range), wait)
     }
 
     fn part(&self, range: &Range<u64>) -> Region {

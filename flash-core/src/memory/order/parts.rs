@@ -38,14 +38,14 @@ impl<E> Default for Parts<E> {
 }
 
 /// The host will read a part of a memory within a call: waits for launches, and for pending pipelines that
-/// write some of it. It ends with [`State::release_read`]. True if the memory is tracked. Fails with
-/// [`Refused::Borrowed`], also if the thread `holds` guards and would wait for one.
+/// write some of it. It ends with [`State::release_read`]. True if the memory is tracked. `wait` returns when
+/// no such pipeline was there for a moment. Fails with [`Refused::Borrowed`], and as `wait` does.
 pub(crate) fn read<E: Extent>(
     state: &State,
     order: &Order<E>,
     memory: u64,
     part: &E,
-    holds: bool,
+    wait: impl Fn() -> Result<(), Refused>,
 ) -> Result<bool, Refused> {
     loop {
         match state.launch_read() {
@@ -56,7 +56,7 @@ pub(crate) fn read<E: Extent>(
         if let Some(tracked) = order.beside(memory, part, || state.read_beside()) {
             return Ok(tracked);
         }
-        order.wait_beside(memory, part, false, holds)?;
+        wait()?;
     }
 }
 
@@ -66,15 +66,15 @@ impl<E: Extent + PartialEq> Parts<E> {
     }
 
     /// The host will read a part of a memory: waits for launches, and for pending pipelines that write some
-    /// of it. True if the memory is tracked. Fails with [`Refused::Borrowed`], also if the thread `holds`
-    /// guards and would wait for one.
+    /// of it, with `wait` as in [`read`]. True if the memory is tracked. Fails with [`Refused::Borrowed`], and
+    /// as `wait` does.
     pub fn guard(
         &self,
         state: &State,
         order: &Order<E>,
         memory: u64,
         part: E,
-        holds: bool,
+        wait: impl Fn() -> Result<(), Refused>,
     ) -> Result<bool, Refused> {
         loop {
             let mut list = self.lock();
@@ -89,7 +89,7 @@ impl<E: Extent + PartialEq> Parts<E> {
                 return Ok(tracked);
             }
             drop(list);
-            order.wait_beside(memory, &part, false, holds)?;
+            wait()?;
         }
     }
 

@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::queue::{Job, Queue, Sleeper};
 use crate::error::Error;
 use crate::memory::ArrayInner;
-use crate::memory::order::{ORDER, Ticket};
+use crate::memory::order::{ORDER, TAKE_TURN, Ticket};
 use crate::memory::watch_forks;
 use crate::runtime::event::Event;
 use crate::runtime::footprint::pipeline::PipelineFootprint;
@@ -87,6 +87,12 @@ pub(in crate::runtime) fn pend<'a>(
     Ok(turn)
 }
 
+/// For guards of a worker: see [`TAKE_TURN`].
+fn take_turn(ticket: Ticket) {
+    // There is no error: the outcome is that it is its turn.
+    let _ = Pending::wait_for_turn(&PlaceInOrder(ticket));
+}
+
 /// The same beside guards that conflict. True if there are any, which the pipeline waits for later.
 pub(super) fn pend_behind(list: &SubmissionList, touched: &PipelineFootprint) -> (PlaceInOrder, bool) {
     let turn = line_up(list, touched);
@@ -99,6 +105,7 @@ pub(super) fn pend_behind(list: &SubmissionList, touched: &PipelineFootprint) ->
 
 fn line_up(list: &SubmissionList, touched: &PipelineFootprint) -> PlaceInOrder {
     watch_forks();
+    TAKE_TURN.get_or_init(|| take_turn);
     PlaceInOrder(ORDER.line_up(touched.touches(), list.after().iter().map(Event::ticket)))
 }
 

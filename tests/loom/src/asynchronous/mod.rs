@@ -376,7 +376,8 @@ impl World {
 
     /// What a call of the host reads.
     fn get(&self, m: usize, holds: bool) -> Result<u64, Refused> {
-        parts::read(&self.states[m], &self.order, m as u64, &(0..1), holds)?;
+        let wait = || self.order.wait_beside(m as u64, &(0..1), false, holds);
+        parts::read(&self.states[m], &self.order, m as u64, &(0..1), wait)?;
         // SAFETY: loom checks this access.
         let seen = self.contents[m].with(|c| unsafe { *c });
         self.states[m].release_read();
@@ -585,7 +586,8 @@ impl Halves {
 
     /// The value that a guard of one element reads.
     fn read(&self, i: u64) -> Result<u64, Refused> {
-        self.parts.guard(&self.state, &self.order, 0, i..i + 1, false)?;
+        let wait = || self.order.wait_beside(0, &(i..i + 1), false, false);
+        self.parts.guard(&self.state, &self.order, 0, i..i + 1, wait)?;
         // SAFETY: loom checks this access.
         let seen = self.contents[i as usize].with(|c| unsafe { *c });
         self.parts.release(&self.state, &(i..i + 1));
@@ -643,7 +645,8 @@ fn a_pipeline_that_is_refused_keeps_its_place_for_those_that_it_stands_for() {
     check(2, || {
         let halves = Halves::new();
         let first = Halves::exec_async(&halves, 0..1).unwrap();
-        halves.parts.guard(&halves.state, &halves.order, 0, 1..2, false).unwrap();
+        let wait = || halves.order.wait_beside(0, &(1..2), false, false);
+        halves.parts.guard(&halves.state, &halves.order, 0, 1..2, wait).unwrap();
         assert_eq!(Halves::exec_async(&halves, 0..2).err(), Some(Refused::Borrowed));
         let third = Halves::exec_async(&halves, 0..1).unwrap();
         wait(&third);
