@@ -330,6 +330,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and takes a minute")]
     fn an_array_is_a_pointer_to_its_elements_or_to_what_kernels_see_in_them() {
         let array = |element, types: &[&str]| {
             for found in types {
@@ -373,6 +374,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and takes a minute")]
     fn a_value_has_the_size_and_the_kind_of_its_argument() {
         for (element, found) in [
             (("f32", 4), "float"),

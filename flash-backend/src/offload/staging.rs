@@ -149,6 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and takes minutes")]
     fn pieces_are_small_enough_and_have_every_byte_once() {
         for extent in [[1, 1, 1], [7, 1, 1], [3, 2, 1], [3, 5, 4], [9, 3, 2], [8, 1, 3], [2, 2, 9]] {
             let stride = [extent[0] + 1, (extent[0] + 1) * extent[1] + 3];

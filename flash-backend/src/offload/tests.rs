@@ -484,6 +484,7 @@ fn groups_that_contradict_what_a_kernel_is_written_for_are_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and texts are put together for minutes")]
 fn a_program_is_made_once_for_all_that_use_it_and_dropped_after_others_that_nothing_uses() {
     let device = Scribe::new();
     let text =
