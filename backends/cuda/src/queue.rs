@@ -1,7 +1,7 @@
 //! Launches of a device, in order, in one stream.
 //!
 //! A submitted launch is recorded first. It goes to the driver with its neighbours, as one *batch*: when the
-//! host queries or waits for one of them, or when there are [`BATCH`] commands. So a launch makes no call of
+//! host queries or waits for one of them, or when the batch is full. So a launch makes no call of
 //! the driver before it has to, a chain of launches becomes a graph ([`Graphs`]) where its shape repeats, and
 //! one event serves many launches.
 //!
@@ -452,8 +452,9 @@ impl Writing {
         let times = start.map(|start| queue.point().map(|end| [start, end])).transpose()?;
         let Some(batch) = batch else { return Ok(None) };
         if awaited && times.is_none() {
-            queue.wait(&batch)?;
-            return queue.refusal(launch).map_or(Ok(None), Err);
+            let waited = queue.wait(&batch);
+            let refused = queue.refusal(launch).map_or(Ok(()), Err);
+            return waited.and(refused).map(|()| None);
         }
         Ok(Some(Done { queue, batch, launch, times }))
     }
