@@ -1,9 +1,9 @@
 //! Launches of a device, in order, in one stream.
 //!
 //! A submitted launch is recorded first. It goes to the driver with its neighbours, as one *batch*: when the
-//! host queries or waits for one of them, or when the batch is full. So a launch makes no call of
-//! the driver before it has to, a chain of launches becomes a graph ([`Graphs`]) where its shape repeats, and
-//! one event serves many launches.
+//! host queries or waits for one of them, or when the batch is full. So a launch makes no call of the driver
+//! before it has to, a chain of launches becomes a graph ([`Graphs`]) where its shape repeats, and one event
+//! serves many launches.
 //!
 //! - *Batches* are numbered in the order in which they go into the stream. One is *open*, all before it are
 //!   sent.
