@@ -341,8 +341,9 @@ impl Own {
         }
     }
 
-    /// Calls a thread for a job of `push_own`. The thread that was called last takes some tens of microseconds
-    /// to come, as long as thousands of such jobs take: until it looks, it is called no more than now and then.
+    /// Calls a thread for a job of `push_own`. The thread that was called last takes some tens of
+    /// microseconds to come, as long as thousands of such jobs take: until it looks, it is called no more
+    /// than now and then.
     #[cold]
     fn call_for(&self, root: Root) {
         let (looks, Call { looks: before, queued }) = (LOOKS.load(Ordering::Relaxed), self.call.get());

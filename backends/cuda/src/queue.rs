@@ -27,9 +27,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Commands of a full batch. The device begins with them while the host records the next. The first batch of an
-/// idle device is full with [`FIRST`], and each after it with twice as many, up to [`BATCH`]: so the device
-/// begins early, and does not wait for the next.
+/// Commands of a full batch. The device begins with them while the host records the next. The first batch of
+/// an idle device is full with [`FIRST`], and each after it with twice as many, up to [`BATCH`]: so the
+/// device begins early, and does not wait for the next.
 const BATCH: usize = 128;
 const FIRST: usize = 16;
 

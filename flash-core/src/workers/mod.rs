@@ -36,9 +36,10 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 /// assert_eq!(squares.recv().unwrap(), 49);
 /// ```
 pub trait Source: Send + Sync {
-    /// Runs one piece of work on this thread. False if there is none. It may launch, wait for handles and take
-    /// guards, as on any other thread: it runs the pipelines that it waits for. It must not wait for other work
-    /// of a source, as all workers may be waiting. A panic ends the piece, and is the source's to report.
+    /// Runs one piece of work on this thread. False if there is none. It may launch, wait for handles and
+    /// take guards, as on any other thread: it runs the pipelines that it waits for. It must not wait for
+    /// other work of a source, as all workers may be waiting. A panic ends the piece, and is the source's to
+    /// report.
     ///
     /// Where all workers are inside something else, it is called on an extra thread ([`is_extra`]): nothing
     /// may be left there for later.

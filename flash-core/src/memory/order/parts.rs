@@ -66,8 +66,8 @@ impl<E: Extent + PartialEq> Parts<E> {
     }
 
     /// The host will read a part of a memory: waits for launches, and for pending pipelines that write some
-    /// of it, with `wait` as in [`read`]. True if the memory is tracked. Fails with [`Refused::Borrowed`], and
-    /// as `wait` does.
+    /// of it, with `wait` as in [`read`]. True if the memory is tracked. Fails with [`Refused::Borrowed`],
+    /// and as `wait` does.
     pub fn guard(
         &self,
         state: &State,
