@@ -104,9 +104,10 @@ fn a_launch_larger_than_the_devices_memory_is_streamed_without_being_asked() {
             let of = FlashMemory::from(vec![1u64; n]);
             for round in 1..=2 {
                 rt.submit(Grow::of(&with, &of)).exec([n]).unwrap();
-                // Eight MiB went in, but for what was still there, and four came back, or will.
+                // Eight MiB went in, and four came back, or will. Of two devices, either may begin the second
+                // round with what it has from the first; one begins with what has made room long ago.
                 let (to, from) = moved(&rt);
-                let there = (round - 1) * 2 * MIB;
+                let there = if rt.devices().len() > 1 { (round - 1) * 2 * MIB } else { 0 };
                 assert!(to >= round * 8 * MIB - there && to <= round * 8 * MIB, "{to}");
                 assert!(from > round * 4 * MIB - 2 * MIB && from <= round * 4 * MIB, "{from}");
             }
