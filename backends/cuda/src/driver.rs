@@ -128,7 +128,9 @@ impl Driver for CudaDevice {
     ) -> Result<bool, Failure> {
         let function = &kernel.first().driver;
         match &function.state().last {
-            Some(last) if last.launch.is_of(launch) => last.push(function, writing).map(|()| true),
+            Some(last) if last.launch.is_of(launch) => {
+                last.push(function, kernel.scalars(launch), writing).map(|()| true)
+            }
             _ => Ok(false),
         }
     }
@@ -191,7 +193,7 @@ impl CudaDevice {
             last.parameters.clear();
             parameters(call, &[table], &mut last.parameters);
             last.work = work;
-            last.push(function, writing)?;
+            last.push(function, std::iter::empty(), writing)?;
             state.last = last.launch.set(call.launch).map(|()| last);
             return Ok(());
         };

@@ -49,9 +49,9 @@ pub(crate) struct State {
     counters: Option<(CUdeviceptr, usize)>,
 }
 
-/// The last launch that an equal one may repeat: its command.
+/// The last launch that one may repeat which differs in nothing but its scalars: its command.
 pub(crate) struct Last {
-    pub launch: Signature,
+    pub launch: Signature<false>,
     pub work: Work,
     /// With the address of its table, which is kept until `last` is forgotten.
     pub parameters: Parameters,
@@ -62,9 +62,14 @@ impl Last {
         Last { launch: Signature::default(), work, parameters: Parameters::default() }
     }
 
-    /// Records it.
-    pub fn push(&self, function: &Function, writing: &mut Writing) -> Result<(), Failure> {
-        writing.push(self.work, Some(&function.title), |to| to.append(&self.parameters))
+    /// Records it, with other values of scalars at the parameters with these numbers.
+    pub fn push<'v>(
+        &self,
+        function: &Function,
+        scalars: impl Iterator<Item = (usize, &'v [u8])>,
+        writing: &mut Writing,
+    ) -> Result<(), Failure> {
+        writing.push(self.work, Some(&function.title), |to| to.append(&self.parameters, scalars))
     }
 }
 

@@ -153,11 +153,7 @@ impl Parameters {
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.starts.push(self.words.len() as u32);
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.words.push(u64::from_ne_bytes(word));
-        }
+        self.words.extend(words_of(bytes));
     }
 
     /// Adds a parameter of whole words.
@@ -167,13 +163,26 @@ impl Parameters {
         self.words.extend_from_slice(words);
     }
 
-    /// Adds others.
+    /// Adds others, with these bytes at some of them, by their numbers.
     #[inline]
-    pub fn append(&mut self, others: &Parameters) {
-        let first = self.words.len() as u32;
-        self.starts.extend(others.starts.iter().map(|start| first + start));
+    pub fn append<'v>(&mut self, others: &Parameters, with: impl Iterator<Item = (usize, &'v [u8])>) {
+        let first = self.words.len();
+        self.starts.extend(others.starts.iter().map(|start| first as u32 + start));
         self.words.extend_from_slice(&others.words);
+        for (number, bytes) in with {
+            let at = first + others.starts[number] as usize;
+            self.words[at..].iter_mut().zip(words_of(bytes)).for_each(|(to, word)| *to = word);
+        }
     }
+}
+
+/// Bytes as words, the last one filled up with zeros.
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    })
 }
 
 impl Commands {

@@ -34,7 +34,7 @@ pub(crate) struct State {
     /// The current value of each parameter.
     set: Vec<Set>,
     /// The launch that they are set for, and its range, if that is known.
-    launch: Signature,
+    launch: Signature<true>,
     range: Option<Range>,
     /// [`Alone::gone`] when they were set.
     gone: u64,

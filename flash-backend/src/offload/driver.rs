@@ -324,8 +324,28 @@ impl<'a, D: Driver> Call<'a, D> {
     /// The values of the definition's parameters, in their order.
     #[inline]
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> {
-        let (args, odd, cooperating) = (self.launch.args(), self.odd, self.kernel.spec.cooperating);
-        self.kernel.parameters.iter().map(move |&parameter| {
+        self.kernel.values(self.launch, self.odd)
+    }
+
+    /// True if an equal launch is this call: a driver that keeps the parameters need not set them again.
+    #[inline]
+    pub fn may_repeat(&self) -> bool {
+        self.kernel.spec.cooperating
+            && std::ptr::eq(self.function, self.kernel.first())
+            && !self.kernel.spec.check_bounds
+            && !self.launch.has_attributes()
+            && self.launch.phases() == (0..1)
+            && !self.launch.args().iter().any(two_buffers)
+    }
+}
+
+impl<D: Driver> Kernel<D> {
+    /// The values of the definition's parameters for a launch, in their order. `odd`: the buffers of phased
+    /// arguments have changed places.
+    #[inline]
+    fn values<'a>(&'a self, launch: &'a Launch<'a, D::Kernel>, odd: bool) -> impl Iterator<Item = Value<'a>> {
+        let (args, cooperating) = (launch.args(), self.spec.cooperating);
+        self.parameters.iter().map(move |&parameter| {
             let (Parameter::Value(argument) | Parameter::Array(argument) | Parameter::Next(argument)) =
                 parameter;
             let arg = &args[argument];
@@ -342,14 +362,15 @@ impl<'a, D: Driver> Call<'a, D> {
         })
     }
 
-    /// True if an equal launch is this call: a driver that keeps the parameters need not set them again.
+    /// The values of a launch's scalars, and the numbers of their parameters.
     #[inline]
-    pub fn may_repeat(&self) -> bool {
-        self.kernel.spec.cooperating
-            && std::ptr::eq(self.function, self.kernel.first())
-            && !self.kernel.spec.check_bounds
-            && !self.launch.has_attributes()
-            && self.launch.phases() == (0..1)
-            && !self.launch.args().iter().any(two_buffers)
+    pub fn scalars<'a>(
+        &'a self,
+        launch: &'a Launch<'a, D::Kernel>,
+    ) -> impl Iterator<Item = (usize, &'a [u8])> {
+        self.values(launch, false).enumerate().filter_map(|(number, value)| match value {
+            Value::Bytes(bytes) => Some((number, bytes)),
+            Value::Buffer(_) => None,
+        })
     }
 }

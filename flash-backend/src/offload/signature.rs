@@ -4,16 +4,16 @@ use crate::backend::Launch;
 use flash_types::abi::space::{BARRIER_LIST, DIM_AFFINE, LOOP_FULL, LOOP_REVERSED};
 use flash_types::abi::{self, Arg};
 
-/// The content of a launch in words: its phases, its space, its arguments with the values of scalars, but not
-/// the contents of arrays. Options are not included.
+/// The content of a launch in words: its phases, its space, its arguments, with the values of scalars if
+/// `SCALARS`, but not the contents of arrays. Options are not included.
 #[derive(Debug, Default)]
-pub struct Signature(Vec<u64>);
+pub struct Signature<const SCALARS: bool>(Vec<u64>);
 
-impl Signature {
+impl<const SCALARS: bool> Signature<SCALARS> {
     /// Sets it to that of a launch. `None`: it has lists, which are too long to be compared.
     pub fn set<K>(&mut self, launch: &Launch<'_, K>) -> Option<()> {
         self.0.clear();
-        words(launch, &mut |word| {
+        words(launch, SCALARS, &mut |word| {
             self.0.push(word);
             Some(())
         })
@@ -22,19 +22,19 @@ impl Signature {
     /// True if a launch has it.
     pub fn is_of<K>(&self, launch: &Launch<'_, K>) -> bool {
         let mut own = self.0.iter();
-        let same = words(launch, &mut |word| own.next().filter(|own| **own == word).map(|_| ()));
+        let same = words(launch, SCALARS, &mut |word| own.next().filter(|own| **own == word).map(|_| ()));
         same.is_some() && own.next().is_none()
     }
 }
 
 /// Passes a launch word by word to `say`, as long as that continues. Earlier words determine how many follow.
-fn words<K>(launch: &Launch<'_, K>, say: &mut impl FnMut(u64) -> Option<()>) -> Option<()> {
+fn words<K>(launch: &Launch<'_, K>, scalars: bool, say: &mut impl FnMut(u64) -> Option<()>) -> Option<()> {
     let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
     let raw = space.raw();
     say(args.len() as u64)?;
     say(pair(raw.ndims, raw.nloops))?;
     // Most launches differ in the places of their arrays, if at all.
-    args.iter().try_for_each(|arg| words_of(arg, space.dims().len(), say))?;
+    args.iter().try_for_each(|arg| words_of(arg, scalars, space.dims().len(), say))?;
     [phases.start, phases.end, raw.items, raw.phases, raw.phase_items].into_iter().try_for_each(&mut *say)?;
     for dim in space.dims() {
         (dim.kind == DIM_AFFINE).then_some(())?;
@@ -47,9 +47,17 @@ fn words<K>(launch: &Launch<'_, K>, say: &mut impl FnMut(u64) -> Option<()>) -> 
     Some(())
 }
 
-fn words_of(arg: &Arg, dimensions: usize, say: &mut impl FnMut(u64) -> Option<()>) -> Option<()> {
+fn words_of(
+    arg: &Arg,
+    scalars: bool,
+    dimensions: usize,
+    say: &mut impl FnMut(u64) -> Option<()>,
+) -> Option<()> {
     say(pair(arg.kind, arg.access))?;
     say(pair(arg.space, arg.element_size))?;
+    if arg.kind == abi::ARG_SCALAR && !scalars {
+        return Some(());
+    }
     if arg.kind == abi::ARG_SCALAR {
         // SAFETY: a scalar's bytes live for the call.
         let bytes = unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>(), arg.element_size as usize) };
@@ -139,7 +147,7 @@ mod tests {
         let mut second = arg(abi::ARG_ITEM, array.as_ptr());
         (second.strides, second.part) = (strides.as_ptr(), &raw const part);
         let args = [arg(abi::ARG_SCALAR, &raw const values[0]), arg(abi::ARG_ITEM, array.as_ptr()), second];
-        let mut own = Signature::default();
+        let mut own = Signature::<true>::default();
         assert!(!with(&square, &args, 1, |launch| own.is_of(launch)));
         with(&square, &args, 1, |launch| own.set(launch)).unwrap();
         assert!(with(&square, &args, 1, |launch| own.is_of(launch)));
@@ -188,6 +196,14 @@ mod tests {
         ] {
             assert!(!is_of(&other, &|_| ()), "{other:?}");
         }
+        let mut any = Signature::<false>::default();
+        with(&square, &args, 1, |launch| any.set(launch)).unwrap();
+        for (number, change) in changes.iter().enumerate() {
+            let mut args = args;
+            change(&mut args);
+            // The first gives the scalar another value.
+            assert_eq!(with(&square, &args, 1, |launch| any.is_of(launch)), number == 0, "change {number}");
+        }
         assert!(!with(&square, &args, 0, |launch| own.is_of(launch)));
         assert!(!with(&square, &args[..2], 1, |launch| own.is_of(launch)));
     }
@@ -195,7 +211,7 @@ mod tests {
     #[test]
     fn one_with_lists_is_like_no_other() {
         let listed = Order::new(&[count_by([5u64, 1, 3])], &OrderTraits::default()).unwrap();
-        let mut own = Signature::default();
+        let mut own = Signature::<true>::default();
         assert_eq!(with(&listed, &[], 1, |launch| own.set(launch)), None);
         assert!(!with(&listed, &[], 1, |launch| own.is_of(launch)));
     }
