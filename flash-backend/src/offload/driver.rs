@@ -132,8 +132,8 @@ pub trait Driver: Device {
     /// Those of the driver.
     fn begin(&self, timed: bool, awaited: bool) -> Result<Self::Commands<'_>, Failure>;
 
-    /// Repeats a launch that equals the last one with [`may_repeat`](Call::may_repeat), if all of its
-    /// parameters are still set. False: nothing was done.
+    /// Repeats a launch that equals the last one with [`may_repeat`](Call::may_repeat), perhaps but for its
+    /// scalars, if its parameters are still set. False: nothing was done.
     ///
     /// # Errors
     /// Those of the driver.
@@ -324,10 +324,24 @@ impl<'a, D: Driver> Call<'a, D> {
     /// The values of the definition's parameters, in their order.
     #[inline]
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> {
-        self.kernel.values(self.launch, self.odd)
+        let (args, odd, cooperating) = (self.launch.args(), self.odd, self.kernel.spec.cooperating);
+        self.kernel.parameters.iter().map(move |&parameter| {
+            let (Parameter::Value(argument) | Parameter::Array(argument) | Parameter::Next(argument)) =
+                parameter;
+            let arg = &args[argument];
+            if let Parameter::Value(_) = parameter {
+                // SAFETY: a scalar of the launch.
+                return Value::Bytes(unsafe { bytes_of(arg) });
+            }
+            let next = matches!(parameter, Parameter::Next(_));
+            // A cooperating kernel reads the offsets of its buffers from `FLASH_ARGS`.
+            let begin = if cooperating { 0 } else { offset(arg).max(0) as u64 };
+            Value::Buffer(ArgBuffer { arg, second: next != (odd && two_buffers(arg)), begin })
+        })
     }
 
-    /// True if an equal launch is this call: a driver that keeps the parameters need not set them again.
+    /// True if an equal launch is this call, and one with other scalars is it but for these: a driver that
+    /// keeps the parameters need not set the others again.
     #[inline]
     pub fn may_repeat(&self) -> bool {
         self.kernel.spec.cooperating
@@ -340,37 +354,27 @@ impl<'a, D: Driver> Call<'a, D> {
 }
 
 impl<D: Driver> Kernel<D> {
-    /// The values of the definition's parameters for a launch, in their order. `odd`: the buffers of phased
-    /// arguments have changed places.
-    #[inline]
-    fn values<'a>(&'a self, launch: &'a Launch<'a, D::Kernel>, odd: bool) -> impl Iterator<Item = Value<'a>> {
-        let (args, cooperating) = (launch.args(), self.spec.cooperating);
-        self.parameters.iter().map(move |&parameter| {
-            let (Parameter::Value(argument) | Parameter::Array(argument) | Parameter::Next(argument)) =
-                parameter;
-            let arg = &args[argument];
-            if let Parameter::Value(_) = parameter {
-                // SAFETY: a scalar's bytes live for the call.
-                return Value::Bytes(unsafe {
-                    std::slice::from_raw_parts(arg.data.cast::<u8>(), arg.element_size as usize)
-                });
-            }
-            let next = matches!(parameter, Parameter::Next(_));
-            // A cooperating kernel reads the offsets of its buffers from `FLASH_ARGS`.
-            let begin = if cooperating { 0 } else { offset(arg).max(0) as u64 };
-            Value::Buffer(ArgBuffer { arg, second: next != (odd && two_buffers(arg)), begin })
-        })
-    }
-
     /// The values of a launch's scalars, and the numbers of their parameters.
     #[inline]
     pub fn scalars<'a>(
         &'a self,
         launch: &'a Launch<'a, D::Kernel>,
     ) -> impl Iterator<Item = (usize, &'a [u8])> {
-        self.values(launch, false).enumerate().filter_map(|(number, value)| match value {
-            Value::Bytes(bytes) => Some((number, bytes)),
-            Value::Buffer(_) => None,
+        let args = launch.args();
+        self.parameters.iter().enumerate().filter_map(|(number, parameter)| match *parameter {
+            // SAFETY: a scalar of the launch.
+            Parameter::Value(argument) => Some((number, unsafe { bytes_of(&args[argument]) })),
+            Parameter::Array(_) | Parameter::Next(_) => None,
         })
     }
+}
+
+/// The value of a scalar.
+///
+/// # Safety
+/// The argument is a scalar of a launch, whose bytes live for the call.
+#[inline]
+unsafe fn bytes_of(arg: &Arg) -> &[u8] {
+    // SAFETY: the caller vouches.
+    unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>(), arg.element_size as usize) }
 }
