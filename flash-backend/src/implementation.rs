@@ -2,9 +2,12 @@
 //! attributes that the runtime and the registry read.
 
 use flash_types::abi;
+use std::sync::OnceLock;
 
 /// An implementation that is linked in. Made by `#[kernel]` and `#[implementations]`.
 pub struct ImplementationEntry {
+    /// The name of its kernel.
+    pub kernel: &'static str,
     /// Makes the implementation's description; called once.
     pub build: fn() -> &'static abi::Implementation,
     /// The module that registers it, as `module_path!` gives it: it begins with the crate's name.
@@ -12,6 +15,38 @@ pub struct ImplementationEntry {
 }
 
 inventory::collect!(ImplementationEntry);
+
+/// An implementation that is linked in, described when it is first asked for: a program links hundreds, and
+/// runs few.
+pub struct LinkedImplementation {
+    entry: &'static ImplementationEntry,
+    description: OnceLock<&'static abi::Implementation>,
+}
+
+impl LinkedImplementation {
+    /// The name of its kernel.
+    pub fn kernel(&self) -> &'static str {
+        self.entry.kernel
+    }
+
+    /// The module that registers it.
+    pub(crate) fn module(&self) -> &'static str {
+        self.entry.module
+    }
+
+    /// Its description.
+    pub fn description(&self) -> &'static abi::Implementation {
+        self.description.get_or_init(self.entry.build)
+    }
+}
+
+/// All that are linked with this copy of the library: the program's own, or, for a program within a plugin,
+/// the plugin's and those that it uses.
+pub fn linked_implementations() -> &'static [LinkedImplementation] {
+    static ALL: OnceLock<Vec<LinkedImplementation>> = OnceLock::new();
+    let linked = |entry| LinkedImplementation { entry, description: OnceLock::new() };
+    ALL.get_or_init(|| inventory::iter::<ImplementationEntry>().map(linked).collect())
+}
 
 /// The attribute of a `whole` implementation that computes parts of a launch, too; its value is `true`.
 pub const PARTS: &str = "parts";

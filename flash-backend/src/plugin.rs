@@ -5,7 +5,7 @@
 
 use crate::glue::BackendEntry;
 use crate::host::loaded_by;
-use crate::implementation::ImplementationEntry;
+use crate::implementation::{LinkedImplementation, linked_implementations};
 use crate::notice;
 use crate::panics::caught;
 use flash_types::abi::{self, BackendApi, HostApi, PluginHeader, Str};
@@ -29,13 +29,18 @@ fn crate_of(module: &'static str) -> &'static str {
     module.split_once("::").map_or(module, |(first, _)| first)
 }
 
-/// What the modules that `is_in` says register, of all that is linked with this copy of the library.
-fn header(name: &'static str, version: &'static str, is_in: impl Fn(&'static str) -> bool) -> Header {
+/// A header of what the modules that `is_in` says register, of all backends that are linked with this copy of
+/// the library and of these implementations.
+fn header<'a>(
+    (name, version): (&'static str, &'static str),
+    implementations: impl Iterator<Item = &'a LinkedImplementation>,
+    is_in: impl Fn(&'static str) -> bool,
+) -> Header {
     let backends = inventory::iter::<BackendEntry>().filter(|entry| is_in(entry.module));
     let backends: Vec<*const BackendApi> = backends.map(|e| std::ptr::from_ref((e.api)())).collect();
-    let built = inventory::iter::<ImplementationEntry>().filter(|entry| is_in(entry.module));
+    let implementations = implementations.filter(|one| is_in(one.module()));
     let implementations: Vec<*const abi::Implementation> =
-        built.map(|e| std::ptr::from_ref((e.build)())).collect();
+        implementations.map(|one| std::ptr::from_ref(one.description())).collect();
     let header = PluginHeader {
         magic: abi::MAGIC,
         struct_size: size_of::<PluginHeader>() as u32,
@@ -53,11 +58,11 @@ fn header(name: &'static str, version: &'static str, is_in: impl Fn(&'static str
     Header { header, _backends: backends, _implementations: implementations }
 }
 
-/// All that is linked with this copy of the library: the program's own backends and kernels, or, for a
-/// program within a plugin, the plugin's and those that it uses.
-pub fn linked(name: &'static str, version: &'static str) -> &'static PluginHeader {
+/// All backends that are linked with this copy of the library: the program's own, or, for a program within a
+/// plugin, the plugin's and those that it uses. Implementations are in [`linked_implementations`].
+pub fn linked_backends(name: &'static str, version: &'static str) -> &'static PluginHeader {
     static HEADER: OnceLock<Header> = OnceLock::new();
-    &HEADER.get_or_init(|| header(name, version, |_| true)).header
+    &HEADER.get_or_init(|| header((name, version), [].iter(), |_| true)).header
 }
 
 /// What a plugin is and exports. Made by `export_plugin!`.
@@ -76,7 +81,7 @@ impl PluginCrate {
     fn header(&self) -> Result<Header, String> {
         let crates = || {
             let backends = inventory::iter::<BackendEntry>().map(|entry| crate_of(entry.module));
-            backends.chain(inventory::iter::<ImplementationEntry>().map(|entry| crate_of(entry.module)))
+            backends.chain(linked_implementations().iter().map(|one| crate_of(one.module())))
         };
         if let Some(listed) = self.listed.iter().find(|listed| !crates().any(|one| one == **listed)) {
             let found = match crates().collect::<BTreeSet<_>>() {
@@ -88,7 +93,7 @@ impl PluginCrate {
             ));
         }
         let own = crate_of(self.module);
-        Ok(header(self.name, self.version, |module| {
+        Ok(header((self.name, self.version), linked_implementations().iter(), |module| {
             let of = crate_of(module);
             of == own || self.listed.contains(&of)
         }))

@@ -6,8 +6,8 @@ use flash_core::kernel::views::{
     Item, Max, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Write,
 };
 use flash_core::kernel::{
-    CpuFunction, CpuItem, CpuSpan, CpuWhole, DeviceCode, Index, KernelDefinition, Space, Span, Threads,
-    cpu_implementation, device_implementation,
+    CpuFunction, CpuItem, CpuSpan, CpuWhole, DeviceCode, ImplementationEntry, Index, KernelDefinition, Space,
+    Span, Threads, cpu_implementation, device_implementation,
 };
 use flash_types::abi::Implementation;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -224,35 +224,41 @@ impl CpuWhole<Tally<'_>> for ByWhole {
     }
 }
 
-/// Implementation `N` of the suite's kernels; see `conformance!`.
-pub fn implementation<const N: usize>() -> &'static Implementation {
-    match N {
-        0 => made::<Count<'_>>(CpuFunction::item::<Count<'_>, ByItem>(), "item"),
-        1 => made::<Count<'_>>(CpuFunction::span::<Count<'_>, BySpan>(), "span"),
-        2 => made::<Count<'_>>(CpuFunction::whole::<Count<'_>, ByWhole>(), "whole"),
-        3 => made::<Drain<'_>>(CpuFunction::item::<Drain<'_>, ByItem>(), "item"),
-        4 => made::<Shift<'_>>(CpuFunction::item::<Shift<'_>, ByItem>(), "item"),
-        5 => made::<Stages<'_>>(CpuFunction::item::<Stages<'_>, ByItem>(), "item"),
-        6 => made::<Values<'_>>(CpuFunction::item::<Values<'_>, ByItem>(), "item"),
-        7 => made::<Tally<'_>>(CpuFunction::item::<Tally<'_>, ByItem>(), "item"),
-        8 => made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span"),
-        9 => made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole"),
-        11 => source::<Count<'_>>("opencl", "", &[]),
-        12 => source::<Drain<'_>>("opencl", "", &[]),
-        13 => source::<Shift<'_>>("opencl", "", &[]),
-        14 => source::<Stages<'_>>("opencl", "", &[]),
-        15 => source::<Values<'_>>("opencl", "cl_khr_fp64", &[]),
-        16 => source::<Tally<'_>>("opencl", "cl_khr_fp64", &[]),
-        17 => source::<Fail<'_>>("opencl", "", &[]),
-        18 => source::<Count<'_>>("cuda", "", &[]),
-        19 => source::<Drain<'_>>("cuda", "", &["grid_barrier"]),
-        20 => source::<Shift<'_>>("cuda", "", &[]),
-        21 => source::<Stages<'_>>("cuda", "", &["grid_barrier"]),
-        22 => source::<Values<'_>>("cuda", "", &[]),
-        23 => source::<Tally<'_>>("cuda", "", &[]),
-        24 => source::<Fail<'_>>("cuda", "", &[]),
-        _ => made::<Fail<'_>>(CpuFunction::item::<Fail<'_>, ByItem>(), "item"),
+/// Implementation `n` of the suite's kernels, registered by a module; see `conformance!`.
+pub const fn implementation(n: usize, module: &'static str) -> ImplementationEntry {
+    macro_rules! of {
+        ($made:ident::<$kernel:ty>($($argument:expr),*)) => {
+            (<$kernel as KernelDefinition>::NAME, || $made::<$kernel>($($argument),*))
+        };
     }
+    let (kernel, build): (&'static str, fn() -> &'static Implementation) = match n {
+        0 => of!(made::<Count<'_>>(CpuFunction::item::<Count<'_>, ByItem>(), "item")),
+        1 => of!(made::<Count<'_>>(CpuFunction::span::<Count<'_>, BySpan>(), "span")),
+        2 => of!(made::<Count<'_>>(CpuFunction::whole::<Count<'_>, ByWhole>(), "whole")),
+        3 => of!(made::<Drain<'_>>(CpuFunction::item::<Drain<'_>, ByItem>(), "item")),
+        4 => of!(made::<Shift<'_>>(CpuFunction::item::<Shift<'_>, ByItem>(), "item")),
+        5 => of!(made::<Stages<'_>>(CpuFunction::item::<Stages<'_>, ByItem>(), "item")),
+        6 => of!(made::<Values<'_>>(CpuFunction::item::<Values<'_>, ByItem>(), "item")),
+        7 => of!(made::<Tally<'_>>(CpuFunction::item::<Tally<'_>, ByItem>(), "item")),
+        8 => of!(made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span")),
+        9 => of!(made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole")),
+        11 => of!(source::<Count<'_>>("opencl", "", &[])),
+        12 => of!(source::<Drain<'_>>("opencl", "", &[])),
+        13 => of!(source::<Shift<'_>>("opencl", "", &[])),
+        14 => of!(source::<Stages<'_>>("opencl", "", &[])),
+        15 => of!(source::<Values<'_>>("opencl", "cl_khr_fp64", &[])),
+        16 => of!(source::<Tally<'_>>("opencl", "cl_khr_fp64", &[])),
+        17 => of!(source::<Fail<'_>>("opencl", "", &[])),
+        18 => of!(source::<Count<'_>>("cuda", "", &[])),
+        19 => of!(source::<Drain<'_>>("cuda", "", &["grid_barrier"])),
+        20 => of!(source::<Shift<'_>>("cuda", "", &[])),
+        21 => of!(source::<Stages<'_>>("cuda", "", &["grid_barrier"])),
+        22 => of!(source::<Values<'_>>("cuda", "", &[])),
+        23 => of!(source::<Tally<'_>>("cuda", "", &[])),
+        24 => of!(source::<Fail<'_>>("cuda", "", &[])),
+        _ => of!(made::<Fail<'_>>(CpuFunction::item::<Fail<'_>, ByItem>(), "item")),
+    };
+    ImplementationEntry { kernel, build, module }
 }
 
 fn made<D: KernelDefinition>(function: CpuFunction, name: &'static str) -> &'static Implementation {

@@ -72,10 +72,7 @@ macro_rules! conformance {
     };
     (@ $($n:literal)*) => {
         $($crate::__private::inventory::submit! {
-            $crate::__private::flash_backend::ImplementationEntry {
-                build: $crate::implementation::<$n>,
-                module: ::core::module_path!(),
-            }
+            $crate::implementation($n, ::core::module_path!())
         })*
     };
 }

@@ -5,7 +5,9 @@
 use super::package::{self, Package};
 use super::{DeviceHandle, elf, extension};
 use crate::error::Error;
-use flash_backend::__host::{HOST, linked as linked_header, take_query_failure};
+use flash_backend::__host::{
+    HOST, LinkedImplementation, linked_backends, linked_implementations, take_query_failure,
+};
 use flash_backend::{keep_float_state, settings};
 use flash_types::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
 use flash_types::descriptor::KernelDescriptor;
@@ -70,9 +72,37 @@ pub(super) struct Plugin {
     pub name: String,
     pub version: String,
     pub backends: Vec<Result<&'static LoadedBackend, (String, Outcome)>>,
-    pub implementations: Vec<&'static Implementation>,
+    pub implementations: Vec<Listed>,
     /// Implementations that could never run.
     pub mistakes: Vec<Outcome>,
+}
+
+/// An implementation of a plugin or of the program.
+#[derive(Clone, Copy)]
+pub(super) enum Listed {
+    /// One that a plugin has described.
+    Described(&'static Implementation),
+    /// One that is linked in, and describes itself when it is first asked for.
+    Linked(&'static LinkedImplementation),
+}
+
+impl Listed {
+    /// The name of its kernel.
+    pub fn kernel(self) -> &'static str {
+        match self {
+            // SAFETY: strings of implementations live for ever.
+            Listed::Described(one) => unsafe { one.kernel.as_str() },
+            Listed::Linked(one) => one.kernel(),
+        }
+    }
+
+    /// Its description.
+    pub fn description(self) -> &'static Implementation {
+        match self {
+            Listed::Described(one) => one,
+            Listed::Linked(one) => one.description(),
+        }
+    }
 }
 
 /// A backend of a loaded plugin, with all devices that it has found so far, for any context. The lock is held
@@ -192,8 +222,12 @@ fn check_access(path: &Path) -> Result<(), Outcome> {
 /// What is linked into the program.
 pub(super) fn linked() -> Result<&'static Plugin, Outcome> {
     static LINKED: OnceLock<Result<Plugin, Outcome>> = OnceLock::new();
-    // SAFETY: our own header.
-    let check = || unsafe { checked(linked_header("program", env!("CARGO_PKG_VERSION"))) };
+    let check = || {
+        // SAFETY: our own header.
+        let mut plugin = unsafe { checked(linked_backends("program", env!("CARGO_PKG_VERSION")))? };
+        plugin.implementations.extend(linked_implementations().iter().map(Listed::Linked));
+        Ok(plugin)
+    };
     LINKED.get_or_init(check).as_ref().map_err(Clone::clone)
 }
 
@@ -252,7 +286,7 @@ fn load_new(path: &Path) -> Result<Plugin, Outcome> {
     // SAFETY: not NULL, and the query's answer.
     let mut plugin = unsafe { checked(header)? };
     let mistakes = &mut plugin.mistakes;
-    plugin.implementations.retain(|one| match mistake(one) {
+    plugin.implementations.retain(|one| match mistake(one.description()) {
         Some(mistake) => {
             mistakes.push(mistake);
             false
@@ -353,7 +387,7 @@ pub(super) unsafe fn checked(header: *const PluginHeader) -> Result<Plugin, Outc
             plugin.backends.push(backend(*header.backends.add(i)));
         }
         for i in 0..header.implementation_count {
-            plugin.implementations.push(implementation(*header.implementations.add(i))?);
+            plugin.implementations.push(Listed::Described(implementation(*header.implementations.add(i))?));
         }
         Ok(plugin)
     }

@@ -11,7 +11,7 @@
 //! by [`Package::into_plugin`].
 
 use super::attribute;
-use super::loader::{Outcome, Plugin, library_function, refused};
+use super::loader::{Listed, Outcome, Plugin, library_function, refused};
 use crate::error::Error;
 use flash_types::abi::{self, Attr, Str};
 use flash_types::descriptor::{
@@ -326,7 +326,7 @@ impl Package {
                     continue;
                 }
                 match package.implementation(kernel, descriptor, code) {
-                    Ok(implementation) => plugin.implementations.push(implementation),
+                    Ok(described) => plugin.implementations.push(Listed::Described(described)),
                     Err(mistake) => plugin.mistakes.push(mistake),
                 }
             }
@@ -595,6 +595,7 @@ mod tests {
         let plugin = read.into_plugin();
         assert!(plugin.mistakes.is_empty());
         let [one] = plugin.implementations[..] else { panic!("that of another processor is passed by") };
+        let one = one.description();
         assert_eq!((one.door, one.kind), (abi::DOOR_ITEM, abi::KIND_INT_SRC));
         // SAFETY: texts that live for ever.
         let [kernel, name, target] = unsafe { [one.kernel, one.name, one.target].map(|text| text.text()) };

@@ -4,7 +4,7 @@
 
 use super::agent::OWN;
 use super::extension;
-use super::loader::{self, LoadedBackend, Outcome};
+use super::loader::{self, Listed, LoadedBackend, Outcome};
 use super::reports::{self, BackendReport, Entry, Found};
 use super::shadow::ImplementationReport;
 use super::{DeviceHandle, host_handles, spaces, take_error, words};
@@ -38,7 +38,7 @@ struct Plugin {
     name: Option<String>,
     /// The reasons for which it, or one of its backends, is refused.
     refusals: Vec<(Option<String>, Outcome)>,
-    implementations: Vec<&'static Implementation>,
+    implementations: Vec<Listed>,
 }
 
 /// An implementation and where it is from.
@@ -48,6 +48,10 @@ pub(crate) struct RegisteredImplementation {
     pub plugin: usize,
     /// A device gave it for the very kernel that was asked for.
     pub resolved: bool,
+}
+
+fn registered((one, plugin): (Listed, usize)) -> RegisteredImplementation {
+    RegisteredImplementation { raw: one.description(), plugin, resolved: false }
 }
 
 /// Everything that was found.
@@ -153,20 +157,32 @@ impl Registry {
         self.plugins.get(found.plugin).is_some_and(|plugin| plugin.path.is_some())
     }
 
-    /// All implementations: those of the program, then those of plugins in path order, then those that
-    /// plugins have added.
+    /// All implementations, described.
     pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {
+        self.listed().map(registered)
+    }
+
+    /// The implementations of a kernel. Others that are linked in stay undescribed.
+    pub fn implementations_of(&self, kernel: &str) -> impl Iterator<Item = RegisteredImplementation> {
+        self.listed().filter(move |(one, _)| one.kernel() == kernel).map(registered)
+    }
+
+    /// The names of kernels, as often as they have implementations.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static str> {
+        self.listed().map(|(one, _)| one.kernel())
+    }
+
+    /// Those of the program, then those of plugins in path order, then those that plugins have added; each
+    /// with the number of its plugin.
+    fn listed(&self) -> impl Iterator<Item = (Listed, usize)> {
         let added = extension::implementations().into_iter();
-        let added = added.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX, resolved: false });
+        let added = added.map(|one| (Listed::Described(one), usize::MAX));
         let of = |program: bool| {
             self.plugins
                 .iter()
                 .enumerate()
                 .filter(move |(_, plugin)| plugin.path.is_none() == program)
-                .flat_map(|(number, plugin)| {
-                    let found = move |&raw| RegisteredImplementation { raw, plugin: number, resolved: false };
-                    plugin.implementations.iter().map(found)
-                })
+                .flat_map(|(number, plugin)| plugin.implementations.iter().map(move |&one| (one, number)))
         };
         of(true).chain(of(false)).chain(added)
     }
@@ -481,11 +497,12 @@ impl Registry {
                 self.devices()
                     .any(|device| device.preference(target).is_some() && device.has_feature(feature))
             };
-            let unknown = plugin.implementations.iter().filter_map(|one| reports::unknown_feature(one, has));
+            let described = plugin.implementations.iter().map(|one| one.description());
+            let unknown = described.filter_map(|one| reports::unknown_feature(one, has));
             reports.extend(unknown.map(|outcome| BackendReport { outcome, ..blank.clone() }));
         }
         let mut implementations =
-            plugin.implementations.iter().map(|one| ImplementationReport::of(one)).peekable();
+            plugin.implementations.iter().map(|one| ImplementationReport::of(one.description())).peekable();
         if reports.is_empty() && (plugin.path.is_some() || implementations.peek().is_some()) {
             reports.push(blank);
         }

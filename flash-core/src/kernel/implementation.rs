@@ -5,7 +5,7 @@ use super::{
     CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
 };
 use crate::devices::attribute;
-use flash_backend::__host::PARTS;
+use flash_backend::__host::{PARTS, linked_implementations};
 use flash_types::abi;
 use flash_types::descriptor::{ArgumentDescriptor, KernelDescriptor};
 use std::any::TypeId;
@@ -71,6 +71,10 @@ pub(crate) fn operation_of(
 ) -> Option<Operation> {
     if let Some(named) = Operation::named(&argument.reduce.as_ref()?.operation, &argument.element.name) {
         return Some(named);
+    }
+    // Definitions that no launch has used are not known yet.
+    for one in linked_implementations().iter().filter(|one| one.kernel() == kernel) {
+        one.description();
     }
     let reducing = REDUCING.read().unwrap_or_else(PoisonError::into_inner);
     reducing.iter().filter(|known| known.descriptor.name == kernel).find_map(|known| {

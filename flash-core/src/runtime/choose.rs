@@ -129,11 +129,8 @@ pub(super) fn choose(
                 device.id()
             ));
         }
-        for found in catalog.registry().implementations().chain(of_device).chain(of_definition) {
-            // SAFETY: strings of implementations live for ever.
-            if unsafe { found.raw.kernel.text() } != descriptor.name {
-                continue;
-            }
+        let of_kernel = catalog.registry().implementations_of(&descriptor.name);
+        for found in of_kernel.chain(of_device).chain(of_definition) {
             match rate(found, descriptor, device, pinned, searchable) {
                 Ok(_) if named_only => {
                     note(&mut rejected, found, "the kernel is not searchable: name an implementation")

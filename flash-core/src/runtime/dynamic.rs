@@ -56,22 +56,23 @@ impl Kernel {
         name: &str,
         searchable: Option<Searchable>,
     ) -> Result<Kernel, Error> {
-        let mut known: Vec<String> = Vec::new();
         let mut variants: Vec<KernelDescriptor> = Vec::new();
-        for found in registry.implementations() {
+        for found in registry.implementations_of(name) {
             // SAFETY: strings of implementations live for ever.
-            let (kernel, descriptor) = unsafe { (found.raw.kernel.text(), found.raw.descriptor.text()) };
-            if kernel == name {
-                if let Ok(descriptor) = KernelDescriptor::from_json(&descriptor)
-                    && !variants.iter().any(|variant| variant.agrees(&descriptor))
-                {
-                    variants.push(descriptor);
-                }
-            } else if !known.contains(&kernel) {
-                known.push(kernel);
+            let descriptor = unsafe { found.raw.descriptor.text() };
+            if let Ok(descriptor) = KernelDescriptor::from_json(&descriptor)
+                && !variants.iter().any(|variant| variant.agrees(&descriptor))
+            {
+                variants.push(descriptor);
             }
         }
         if variants.is_empty() {
+            let mut known: Vec<String> = Vec::new();
+            for kernel in registry.kernels().filter(|kernel| *kernel != name) {
+                if !known.iter().any(|one| one == kernel) {
+                    known.push(kernel.to_owned());
+                }
+            }
             return Err(Error::NoKernel { name: name.to_owned(), known });
         }
         Ok(Kernel { name: name.to_owned(), variants, searchable })

@@ -327,6 +327,7 @@ fn entry(
     quote! {
         #core::__private::inventory::submit! {
             #kernel::ImplementationEntry {
+                kernel: <#ty as #kernel::KernelDefinition>::NAME,
                 build: || #kernel::device_implementation::<#ty>(&#kernel::DeviceCode {
                     target: #target,
                     name: #name,

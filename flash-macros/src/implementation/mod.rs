@@ -166,7 +166,11 @@ fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &T
     };
     let tokens = quote! {
         #core::__private::inventory::submit! {
-            #kernel::ImplementationEntry { build: || #build, module: ::core::module_path!() }
+            #kernel::ImplementationEntry {
+                kernel: <#definition as #kernel::KernelDefinition>::NAME,
+                build: || #build,
+                module: ::core::module_path!(),
+            }
         }
     };
     respan(tokens, list.span.unwrap_or(target.definition.span()))

@@ -203,6 +203,7 @@ pub fn entries(entry: &Entry<'_>, core: &TokenStream) -> TokenStream {
         quote! {
             #core::__private::inventory::submit! {
                 #kernel::ImplementationEntry {
+                    kernel: <#definition as #kernel::KernelDefinition>::NAME,
                     build: || #kernel::staging::staged_implementation::<#definition>(
                         &#kernel::staging::StagedCode {
                             target: #target,

@@ -163,6 +163,7 @@ flash_backend::register_backend!(Broken);
 // Runs inside the plugin's query.
 flash_backend::__private::inventory::submit! {
     ImplementationEntry {
+        kernel: "",
         build: || {
             maybe("plugin_query");
             &NOTHING

@@ -349,9 +349,13 @@ fn program() -> &'static [u8] {
 }
 
 macro_rules! implementations {
-    ($($made:expr;)*) => {
+    ($($made:ident::<$kernel:ty>($($argument:expr),*);)*) => {
         $(flash_core::__private::inventory::submit! {
-            ImplementationEntry { build: || $made, module: module_path!() }
+            ImplementationEntry {
+                kernel: <$kernel as KernelDefinition>::NAME,
+                build: || $made::<$kernel>($($argument),*),
+                module: module_path!(),
+            }
         })*
     };
 }
