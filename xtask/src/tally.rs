@@ -1,7 +1,7 @@
 //! Counts what the tests say: reads the harness's output as it passes by, and the
 //! skip log (`main.rs` documents the protocol).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// With `CI=true` a test may be skipped only for a reason that begins with one of these.
 pub const ALLOWED_IN_CI: &[&str] = &["no GPU", "no AVX-512", "no AMX", "no nightly"];
@@ -31,14 +31,40 @@ pub struct Tally {
     pub failed: u64,
     /// Tests that did not run, or not wholly.
     pub skips: Vec<Skip>,
+    /// What the harness printed of the tests that failed: their names, and the last lines of each.
+    pub failures: Vec<Failure>,
     /// How many tests of each name the harness called ok.
     ok: HashMap<String, u64>,
+    /// The test whose output is being printed.
+    printed: Option<usize>,
 }
+
+/// A test that failed.
+#[derive(Debug, PartialEq)]
+pub struct Failure {
+    /// The test's name.
+    pub name: String,
+    /// The end of what it printed.
+    pub output: VecDeque<String>,
+}
+
+/// How many lines of a failed test's output are kept: its panic and the backtrace's first frames.
+const KEPT: usize = 30;
 
 impl Tally {
     /// Reads one line of a harness's output.
     pub fn line(&mut self, line: &str) {
-        if let Some(counts) = line.strip_prefix("test result: ") {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.printed = self.failures.iter().rposition(|failure| failure.name == name);
+        } else if line == "failures:" {
+            self.printed = None;
+        } else if let Some(test) = self.printed {
+            let output = &mut self.failures[test].output;
+            if output.len() == KEPT {
+                output.pop_front();
+            }
+            output.push_back(line.to_owned());
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count(counts, "passed");
             self.failed += count(counts, "failed");
         } else if let Some((name, outcome)) =
@@ -47,6 +73,8 @@ impl Tally {
             let name = name.strip_suffix(" - should panic").unwrap_or(name);
             if outcome == "ok" {
                 *self.ok.entry(name.to_owned()).or_default() += 1;
+            } else if outcome == "FAILED" {
+                self.failures.push(Failure { name: name.to_owned(), output: VecDeque::new() });
             } else if let Some(why) = outcome.strip_prefix("ignored") {
                 let why = why.strip_prefix(", ").unwrap_or("ignored, and no reason given");
                 self.skips.push(Skip { name: name.to_owned(), why: why.to_owned() });
@@ -59,6 +87,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skips.extend(other.skips);
+        self.failures.extend(other.failures);
         for (name, times) in other.ok {
             *self.ok.entry(name).or_default() += times;
         }
@@ -114,6 +143,39 @@ test b::fast ... ignored, no AVX-512: slow
 
 test result: FAILED. 0 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ";
+
+    const FAILED: &str = "
+test a::works ... ok
+test b::works ... FAILED
+
+failures:
+
+---- b::works stdout ----
+
+thread 'b::works' panicked at tests/b.rs:3:5:
+assertion failed: test result: none
+
+
+failures:
+    b::works
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+    #[test]
+    fn a_failed_test_keeps_the_end_of_what_it_printed() {
+        let tally = tally(FAILED, "");
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        let [failure] = &tally.failures[..] else { panic!("{:?}", tally.failures) };
+        assert_eq!(failure.name, "b::works");
+        assert_eq!(failure.output[2], "assertion failed: test result: none");
+
+        let long: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let tally = self::tally(&FAILED.replace("assertion", &format!("{long}assertion")), "");
+        let output = &tally.failures[0].output;
+        assert_eq!(output.len(), KEPT);
+        assert!(output.contains(&"line 99".to_owned()) && !output.contains(&"line 1".to_owned()));
+    }
 
     #[test]
     fn results_of_every_binary_are_summed() {

@@ -331,9 +331,15 @@ impl Report {
     }
 }
 
-/// The summary; its last line is the counts, alone.
+/// The summary, with what the tests that failed said last; its last line is the counts, alone.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (step, failure) in
+            self.steps.iter().flat_map(|step| step.tally.failures.iter().map(move |failure| (step, failure)))
+        {
+            writeln!(f, "failed: {} ({})", failure.name, step.name)?;
+            failure.output.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+        }
         for step in &self.steps {
             writeln!(f, "{step}")?;
         }

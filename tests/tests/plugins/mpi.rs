@@ -55,13 +55,17 @@ fn job(folder: &Path, ranks: usize, program: &Path, arguments: &[&str]) -> Comma
     command
 }
 
-/// The output of a job that ends within the time; else it is ended.
+/// How long a job may take: jobs of the suite of backends take a minute where cores are busy.
+const JOB: Duration = LONG.saturating_mul(5);
+
+/// The output of a job that ends within the time; else it is ended, and that is said.
 fn output(mut command: Command) -> Output {
     let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = process.id();
     let (done, is_done) = std::sync::mpsc::channel();
     let watch = std::thread::spawn(move || {
-        if is_done.recv_timeout(2 * LONG).is_err() {
+        if is_done.recv_timeout(JOB).is_err() {
+            eprintln!("the job has not ended within {JOB:?}: it is ended");
             // SAFETY: a signal for a child of this test, which was not waited for.
             unsafe { libc::kill(id as i32, libc::SIGTERM) };
         }
