@@ -17,6 +17,7 @@ use crate::thread::Own;
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 /// Why a fiber went back to its thread's loop.
@@ -50,6 +51,8 @@ type Inner = Coroutine<NonNull<Fiber>, Back, (), DefaultStack>;
 pub(crate) struct Fiber {
     coroutine: UnsafeCell<Inner>,
     yielder: Cell<*const Yielder<NonNull<Fiber>, Back>>,
+    /// All of its stack; the first page is not to be touched.
+    stack: Range<usize>,
     /// Below this address, too little is left of its stack for another task.
     deep: usize,
     /// The root of its task, while that waits.
@@ -68,11 +71,13 @@ impl Fiber {
     #[cold]
     pub(crate) fn new() -> Option<NonNull<Fiber>> {
         let stack = DefaultStack::new(flash_core::workers::stack_size()).ok()?;
-        let deep = stack.limit().get() + (stack.base().get() - stack.limit().get()) / RESERVE;
+        let all = stack.limit().get()..stack.base().get();
+        let deep = all.start + all.len() / RESERVE;
         let coroutine = UnsafeCell::new(Coroutine::with_stack(stack, main));
         let fiber = Box::new(Fiber {
             coroutine,
             yielder: Cell::new(ptr::null()),
+            stack: all,
             deep,
             root: Cell::new(0),
             role: Cell::new(Role::Tasks),
@@ -130,11 +135,26 @@ impl Fiber {
         self.root.set(root);
     }
 
+    /// The page below its stack.
+    pub(crate) fn guard(&self) -> Range<usize> {
+        self.stack.start..self.stack.start + page()
+    }
+
+    /// Bytes of its stack.
+    pub(crate) fn stack_size(&self) -> usize {
+        self.stack.len() - page()
+    }
+
     /// True if little of its stack is left.
     #[inline]
     pub(crate) fn is_deep(&self) -> bool {
         stack_pointer() < self.deep
     }
+}
+
+fn page() -> usize {
+    // SAFETY: it asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// About where the stack is.

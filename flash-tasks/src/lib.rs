@@ -29,6 +29,7 @@ mod idle;
 mod jobs;
 mod locks;
 mod node;
+mod overflow;
 mod run;
 mod scope;
 mod service;

@@ -14,6 +14,7 @@ use crate::fiber::{self, Fiber, stack_pointer};
 use crate::idle::{Activity, Part};
 use crate::jobs::{Job, LATER, Root, SHARED, Shelf, URGENT, bound, inject};
 use crate::node::Node;
+use crate::overflow::Watched;
 use crate::scope::ScopeState;
 use crate::task::Header;
 use crate::wait::Waiter;
@@ -94,6 +95,7 @@ pub(crate) struct Own {
     random: Cell<u64>,
     /// Above this address, enough is left of the thread's own stack.
     room: Cell<usize>,
+    watched: Watched,
 }
 
 /// What was on a thread before it began something: see [`Own::begins`].
@@ -183,6 +185,7 @@ impl Drop for GivesBack {
             workers::wake(1);
         }
         *lock(&own.shared.thread) = None;
+        own.watched.end();
         if let Some(threads) = lock(&THREADS).as_mut() {
             threads.free.push(own);
         }
@@ -214,6 +217,7 @@ impl Own {
         *lock(&own.shared.thread) = Some(std::thread::current());
         own.shared.rest.store(AWAKE, Ordering::Relaxed);
         own.room.set(fiber::room_of_thread());
+        own.watched.begin(own);
         OWN.set(own);
         // Fails where the thread is ending: then nothing is given back.
         let _ = GIVES_BACK.try_with(|_| ());
@@ -253,6 +257,7 @@ impl Own {
             call: Cell::new(Call { looks: 0, queued: 0 }),
             random: Cell::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1)),
             room: Cell::new(0),
+            watched: Watched::new(),
         }))
     }
 
@@ -495,6 +500,14 @@ impl Own {
             || !LATER.is_empty()
             || !SHARED.is_empty()
             || self.victims().iter().any(|victim| !victim.stealer.is_empty())
+    }
+
+    /// If the stack of the fiber that runs ends at `address`: the name of its task, unless it runs a coroutine,
+    /// and the stack's bytes. For a signal's handler on this thread.
+    pub(crate) fn overflowed(&self, address: usize) -> Option<(Option<&str>, usize)> {
+        // SAFETY: the fiber that runs here is alive, and so is the task that runs on it.
+        let (fiber, task) = unsafe { (self.fiber.get().as_ref()?, self.context.get().task.as_ref()) };
+        fiber.guard().contains(&address).then(|| (task.map(Header::name), fiber.stack_size()))
     }
 
     /// True if a task may begin on top of what runs here: enough is left of the stack.

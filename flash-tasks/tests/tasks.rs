@@ -504,3 +504,35 @@ proptest! {
         prop_assert_eq!(in_a_task.unwrap().unwrap(), work.alone());
     }
 }
+
+#[test]
+fn an_overflow_of_a_tasks_stack_says_which_task_and_what_to_do() {
+    const TEST: &str = "an_overflow_of_a_tasks_stack_says_which_task_and_what_to_do";
+    const CHILD: &str = "FLASH_TASKS_OVERFLOW";
+    fn deep(n: u64) -> u64 {
+        let space = std::hint::black_box([n; 512]);
+        if space[7] == u64::MAX { 0 } else { 1 + deep(space[7] + 1) + space[3] }
+    }
+    if let Ok(named) = std::env::var(CHILD) {
+        scope(|s| {
+            let task = if named == "named" { s.task().name("the deep one") } else { s.task() };
+            task.spawn(|| deep(0)).wait().unwrap();
+        })
+        .unwrap();
+        return;
+    }
+    for (named, name) in [("named", "`the deep one`"), ("unnamed", TEST)] {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let child = child.args(["--exact", TEST, "--nocapture"]).env(CHILD, named);
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&output.status),
+            Some(libc::SIGSEGV),
+            "{text}"
+        );
+        for part in ["flash: the task", name, "overflowed its stack of 8192 KiB", "FLASH_STACK_SIZE"] {
+            assert!(text.contains(part), "no `{part}` in: {text}");
+        }
+    }
+}
