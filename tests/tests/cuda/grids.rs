@@ -61,21 +61,21 @@ const FOUR: &str = "FLASH_KERNEL four(flash_u64 *out, FLASH_ARGS) {
 
 flash_core::__private::inventory::submit! {
     ImplementationEntry {
-        kernel: <Tall<'_> as KernelDefinition>::NAME,
+        kernel: <Tall<'_> as flash::kernel::KernelDefinition>::NAME,
         build: || given::<Tall<'_>>("text", adding("tall", "FLASH_INDEX(1)"), json!({ "cooperating": true })),
         module: module_path!(),
     }
 }
 flash_core::__private::inventory::submit! {
     ImplementationEntry {
-        kernel: <Deep<'_> as KernelDefinition>::NAME,
+        kernel: <Deep<'_> as flash::kernel::KernelDefinition>::NAME,
         build: || given::<Deep<'_>>("text", adding("deep", "FLASH_INDEX32(2)"), json!({ "cooperating": true })),
         module: module_path!(),
     }
 }
 flash_core::__private::inventory::submit! {
     ImplementationEntry {
-        kernel: <Four<'_> as KernelDefinition>::NAME,
+        kernel: <Four<'_> as flash::kernel::KernelDefinition>::NAME,
         build: || given::<Four<'_>>("text", FOUR, json!({ "cooperating": true })),
         module: module_path!(),
     }

@@ -342,6 +342,29 @@ fn a_backend_in_an_agent_of_its_own_can_crash_and_the_program_goes_on() {
     goes_on_after_losses(&get_runtime("TEST:1@agent").unwrap(), "TEST@agent", true, 1000);
 }
 
+#[test]
+fn a_program_keeps_as_many_launches_as_it_likes() {
+    const EACH: usize = 3000;
+    if !is_within() {
+        return assert_within("ranks::a_program_keeps_as_many_launches_as_it_likes", Some("2"), &[]);
+    }
+    let rt = get_runtime("RANK").unwrap();
+    let counted = |x: &FlashMemory<u64>| assert_eq!(*x.read().unwrap(), vec![EACH as u64; 4]);
+    let x = FlashMemory::<u64>::zeroed(4);
+    let launch = |_| rt.submit(Ending::of(WELL, x.clone())).exec_async([4]);
+    let handles: Vec<_> = (0..EACH).map(launch).collect();
+    counted(&x);
+    // Those of the handles are over, and kept.
+    let count = || {
+        let x = FlashMemory::<u64>::zeroed(4);
+        let pipeline = (0..EACH).fold(rt.pipeline(), |p, _| p.submit(Ending::of(WELL, &x)).defer([4]));
+        pipeline.exec().unwrap();
+        counted(&x);
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(count))));
+    handles.into_iter().for_each(|handle| handle.wait().unwrap());
+}
+
 /// A program that computes for ever and gives notices, and its processes by rank.
 struct Running {
     process: Option<Child>,

@@ -3,6 +3,10 @@
 //! A fixed number of entries is the credit of all agents together: a thread that finds none free takes
 //! answers until there is one. An entry belongs to whoever sent its request until it has taken the outcome,
 //! or has left it; its number changes with every request, so that a late answer finds nothing.
+//!
+//! *Invariant.* The end of a request needs nothing of the host: either a thread waits for its outcome, and takes
+//! it, or the outcome goes to an [`Unawaited`] of its own and the entry is free. So the host may keep as many
+//! completed launches as it likes.
 
 use crate::wire::Lent;
 use flash_backend::Failure;
@@ -11,7 +15,7 @@ use std::sync::atomic::{
     AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Requests in flight at most.
 const ENTRIES: usize = 1024;
@@ -63,12 +67,42 @@ struct Inner {
     number: u32,
     to: Option<Peer>,
     outcome: Option<Outcome>,
-    callbacks: Vec<Callback>,
     lent: Option<Lent>,
-    /// No thread may be waiting for it.
-    is_unawaited: bool,
+    /// Where the outcome goes, if no thread may be waiting for it.
+    answer: Option<Arc<Unawaited>>,
     /// No one wants the outcome.
     is_left: bool,
+}
+
+/// The outcome of a request that no thread may be waiting for.
+#[derive(Default)]
+pub(crate) struct Unawaited {
+    outcome: OnceLock<Outcome>,
+    /// To be called once it is there.
+    callbacks: Mutex<Vec<Callback>>,
+}
+
+impl Unawaited {
+    /// It, if it has come.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.get()
+    }
+
+    /// Calls back when it has come. The callback comes back if that has happened.
+    pub fn on_outcome(&self, callback: Callback) -> Option<Callback> {
+        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.outcome.get().is_some() {
+            return Some(callback);
+        }
+        callbacks.push(callback);
+        None
+    }
+
+    fn come(&self, outcome: Outcome) -> Vec<Callback> {
+        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.outcome.set(outcome);
+        std::mem::take(&mut *callbacks)
+    }
 }
 
 impl Entry {
@@ -135,26 +169,30 @@ impl Calls {
         if !is_it {
             return Settled::default();
         }
-        let settled = Settled {
-            callbacks: std::mem::take(&mut inner.callbacks),
-            lent: inner.lent.take(),
-            was_unawaited: inner.is_unawaited,
-        };
-        if inner.is_left {
+        let (lent, answer) = (inner.lent.take(), inner.answer.take());
+        let was_unawaited = answer.is_some();
+        if was_unawaited || inner.is_left {
             self.free(entry, inner);
-            return settled;
+        } else {
+            inner.outcome = Some(outcome);
+            entry.state.store(ANSWERED, Release);
+            return Settled { lent, ..Settled::default() };
         }
-        inner.outcome = Some(outcome);
-        entry.state.store(ANSWERED, Release);
-        settled
+        let callbacks = answer.map(|answer| answer.come(outcome)).unwrap_or_default();
+        Settled { callbacks, lent, was_unawaited }
     }
 
-    /// Notes that no thread may be waiting for an answer. False: it has come.
-    pub fn is_unawaited(&self, number: Number) -> bool {
-        let entry = self.entry(number);
+    /// Where the outcome is to be found, which no thread may be waiting for. It may be there already.
+    pub fn unawaited(&self, number: Number) -> Arc<Unawaited> {
+        let (entry, answer) = (self.entry(number), Arc::<Unawaited>::default());
         let mut inner = entry.lock();
-        inner.is_unawaited = entry.state.load(Acquire) != ANSWERED;
-        inner.is_unawaited
+        if entry.state.load(Acquire) == ANSWERED {
+            inner.outcome.take().into_iter().for_each(|outcome| drop(answer.come(outcome)));
+            self.free(entry, inner);
+        } else {
+            inner.answer = Some(answer.clone());
+        }
+        answer
     }
 
     /// True if the answer has come.
@@ -162,29 +200,13 @@ impl Calls {
         self.entry(number).state.load(Acquire) == ANSWERED
     }
 
-    /// The outcome, which has come. It stays.
-    pub fn outcome(&self, number: Number) -> Option<Outcome> {
-        self.entry(number).lock().outcome.clone()
-    }
-
-    /// The same for whoever asks last.
+    /// The outcome, which has come.
     pub fn take_outcome(&self, number: Number) -> Option<Outcome> {
         let entry = self.entry(number);
         let mut inner = entry.lock();
         let outcome = inner.outcome.take();
         self.free(entry, inner);
         outcome
-    }
-
-    /// Calls back when the answer has come. It comes back if that has happened.
-    pub fn on_answer(&self, number: Number, callback: Callback) -> Option<Callback> {
-        let entry = self.entry(number);
-        let mut inner = entry.lock();
-        if entry.state.load(Acquire) == ANSWERED {
-            return Some(callback);
-        }
-        inner.callbacks.push(callback);
-        None
     }
 
     /// No one wants the outcome any more.
@@ -243,19 +265,24 @@ mod tests {
         let all: Vec<Number> = std::iter::from_fn(|| calls.take(agent)).collect();
         let called = Arc::new(AtomicBool::new(false));
         let sees = called.clone();
-        assert!(calls.on_answer(all[0], Box::new(move || sees.store(true, Relaxed))).is_none());
+        let answer = calls.unawaited(all[0]);
+        assert!(answer.on_outcome(Box::new(move || sees.store(true, Relaxed))).is_none());
         calls.leave(all[1]);
-        assert!(calls.take(agent).is_none());
-        assert!(calls.is_unawaited(all[0]));
+        assert!(calls.take(agent).is_none() && answer.outcome().is_none());
         let settled = calls.settle(all[0], agent, Ok(Reply::Yes(true)));
-        assert!(settled.was_unawaited && !calls.is_unawaited(all[0]));
+        assert!(settled.was_unawaited);
         settled.callbacks.into_iter().for_each(|callback| callback());
         assert!(called.load(Relaxed));
-        assert!(calls.on_answer(all[0], Box::new(|| ())).is_some());
+        assert!(answer.on_outcome(Box::new(|| ())).is_some());
+        // Its entry is free, though the outcome is kept.
+        assert!(calls.take(agent).is_some() && calls.take(agent).is_none());
+        assert!(matches!(answer.outcome(), Some(Ok(Reply::Yes(true)))));
         calls.settle(all[1], agent, Ok(Reply::Yes(true)));
-        assert!(calls.take(agent).is_some());
-        calls.leave(all[0]);
-        assert!(calls.take(agent).is_some());
+        assert!(calls.take(agent).is_some() && calls.take(agent).is_none());
+        // One that was answered before it was known that no thread waits.
+        assert!(!calls.settle(all[2], agent, Ok(Reply::Yes(false))).was_unawaited);
         assert!(calls.take(agent).is_none());
+        assert!(matches!(calls.unawaited(all[2]).outcome(), Some(Ok(Reply::Yes(false)))));
+        assert!(calls.take(agent).is_some() && calls.take(agent).is_none());
     }
 }

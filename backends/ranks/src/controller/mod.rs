@@ -16,7 +16,7 @@ pub use device::RankDevice;
 use crate::wire::{self, Answer, Head, Kind, Request};
 use crate::world;
 use agents::Agent;
-use calls::{Callback, Calls, Number, Outcome, Reply};
+use calls::{Callback, Calls, Number, Outcome, Reply, Unawaited};
 use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
 use flash_net::{Detector, NetError, Peer, Progress, Transport, World};
@@ -24,7 +24,7 @@ use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
 };
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the agents of a world have to say what they have.
@@ -215,28 +215,43 @@ impl Controller {
     /// Waits for an answer. False: the time is over.
     fn wait_until(&self, from: Peer, number: Number, stop: *const u32, until: Option<Instant>) -> bool {
         let mut is_told = false;
-        loop {
-            let ticket = self.transport.ticket();
-            if self.calls.is_answered(number) {
-                return true;
-            }
+        let looks = || {
             // SAFETY: the caller's flag, which lives until the launch is over.
             if !is_told && unsafe { is_stopped(stop) } {
                 is_told = true;
                 self.tell(from, &Request::Cancel { number: number.0 });
             }
+            let again = !stop.is_null() && !is_told;
+            again.then(|| Instant::now() + LOOK)
+        };
+        self.take_until(|| self.calls.is_answered(number), looks, until)
+    }
+
+    /// Takes answers until something `is_there`. `looks` is called before each wait, and may say when it is to
+    /// be called again. False: the time is over.
+    fn take_until(
+        &self,
+        is_there: impl Fn() -> bool,
+        mut looks: impl FnMut() -> Option<Instant>,
+        until: Option<Instant>,
+    ) -> bool {
+        loop {
+            let ticket = self.transport.ticket();
+            if is_there() {
+                return true;
+            }
+            let again = looks();
             if self.take() {
                 continue;
             }
             self.settle_losses();
-            if self.calls.is_answered(number) {
+            if is_there() {
                 return true;
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return false;
             }
-            let look = (!stop.is_null() && !is_told).then(|| Instant::now() + LOOK);
-            self.transport.wait(ticket, look.into_iter().chain(until).min());
+            self.transport.wait(ticket, again.into_iter().chain(until).min());
         }
     }
 
@@ -290,9 +305,13 @@ impl Controller {
 
     /// Ends a request. What the host wants to be called comes back.
     fn settle(&self, number: Number, from: Peer, outcome: Outcome) -> Vec<Callback> {
-        // Before the answer is seen: the host may free the flag of a launch then.
-        self.stoppable().retain(|launch| launch.number != number);
-        let settled = self.calls.settle(number, from, outcome);
+        let settled = {
+            // Before the answer is seen: the host may free the flag of a launch then. Held, so that a launch
+            // whose flag is noted just now is noted before this, or finds its answer.
+            let mut stoppable = self.stoppable();
+            stoppable.retain(|launch| launch.number != number);
+            self.calls.settle(number, from, outcome)
+        };
         settled.lent.into_iter().for_each(|lent| self.take_back(lent));
         if settled.was_unawaited {
             self.unawaited.fetch_sub(1, SeqCst);
@@ -407,8 +426,7 @@ fn reply(body: &[u8]) -> Outcome {
 /// The completion of a request.
 pub(crate) struct Asked {
     controller: &'static Controller,
-    to: Peer,
-    number: Number,
+    answer: Arc<Unawaited>,
 }
 
 impl Asked {
@@ -418,7 +436,8 @@ impl Asked {
             controller.stoppable().push(Stoppable { to, number, flag: stop });
         }
         let before = controller.unawaited.fetch_add(1, SeqCst);
-        if !controller.calls.is_unawaited(number) {
+        let answer = controller.calls.unawaited(number);
+        if answer.outcome().is_some() {
             // The answer has come.
             controller.stoppable().retain(|launch| launch.number != number);
             controller.unawaited.fetch_sub(1, SeqCst);
@@ -426,36 +445,30 @@ impl Asked {
             drop(controller.asleep.lock().unwrap_or_else(PoisonError::into_inner));
             controller.wanted.notify_one();
         }
-        Asked { controller, to, number }
+        Asked { controller, answer }
     }
 }
 
 impl Completion for Asked {
     fn ready(&self) -> bool {
-        self.controller.calls.is_answered(self.number)
+        self.answer.outcome().is_some()
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        self.controller.wait_until(self.to, self.number, std::ptr::null(), None);
-        self.controller.calls.outcome(self.number).map_or(Ok(()), |outcome| outcome.map(drop))
+        self.controller.take_until(|| self.ready(), || None, None);
+        self.answer.outcome().map_or(Ok(()), |outcome| outcome.clone().map(drop))
     }
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
-        if let Some(callback) = self.controller.calls.on_answer(self.number, callback) {
+        if let Some(callback) = self.answer.on_outcome(callback) {
             callback();
         }
     }
 
     fn times(&self) -> Option<(u64, u64)> {
-        match self.controller.calls.outcome(self.number)? {
-            Ok(Reply::Done(start, end)) => Some((start, end)),
+        match self.answer.outcome()? {
+            Ok(Reply::Done(start, end)) => Some((*start, *end)),
             _ => None,
         }
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.controller.calls.leave(self.number);
     }
 }
