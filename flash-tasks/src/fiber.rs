@@ -152,7 +152,8 @@ impl Fiber {
     }
 }
 
-fn page() -> usize {
+/// Bytes of a page.
+pub(crate) fn page() -> usize {
     // SAFETY: it asks for a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -1,21 +1,28 @@
 //! Says which task it was whose stack has overflowed.
 //!
-//! A fiber's stack ends at a page that nothing may touch. A handler of SIGSEGV looks whether the address is in
-//! the page of the fiber that runs on its thread, and if so says so. Then the handler of before gets the
-//! signal, as it gets all others: the process ends as it did.
+//! A stack ends at a page that nothing may touch. A handler of SIGSEGV looks whether the address is in that
+//! page of the fiber that runs on its thread, or of the thread's own stack if a task runs there, and if so
+//! says so. Then the handler of before gets the signal, as it gets all others: the process ends as it did.
 //!
-//! *Invariant.* A handler allocates nothing and takes no lock: what it reads of a thread is in a list that only
-//! grows, where the thread is found by its number. A variable of the thread would not do: in a shared library,
-//! the first access to one may allocate.
+//! *Invariant.* A handler allocates nothing, takes no lock and little of its stack. What it reads of a thread
+//! is in a list that only grows, where the thread is found by its number. A variable of the thread would not
+//! do: in a shared library, the first access to one may allocate.
 
 use crate::thread::Own;
 use std::alloc::{Layout, alloc};
 use std::ffi::{c_int, c_void};
-use std::io::Write;
 use std::mem::zeroed;
 use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Once, OnceLock};
+
+/// A stack that has overflowed.
+pub(crate) struct Overflow<'a> {
+    /// The name of the task that ran on it; `None`: a coroutine.
+    pub(crate) task: Option<&'a str>,
+    /// Its bytes.
+    pub(crate) stack: usize,
+}
 
 /// What a handler sees of a thread.
 pub(crate) struct Watched {
@@ -113,8 +120,8 @@ fn this_thread() -> i32 {
 }
 
 fn install() {
-    // SAFETY: our variables; the handler is of the type that SA_SIGINFO asks for. The action of before is kept
-    // before the handler can run.
+    // SAFETY: our variables; the handler is of the type that SA_SIGINFO asks for. The action of before is
+    // kept before the handler can run.
     unsafe {
         let mut before = zeroed();
         if libc::sigaction(libc::SIGSEGV, ptr::null(), &mut before) != 0 {
@@ -164,8 +171,8 @@ fn say_if_overflow(address: usize) {
         if one.thread.load(Ordering::Acquire) == thread {
             // SAFETY: stored before the thread's number, and this thread's own.
             let own = unsafe { &*one.own.load(Ordering::Relaxed) };
-            if let Some((name, size)) = own.overflowed(address) {
-                say(name, size);
+            if let Some(overflow) = own.overflow_at(address) {
+                say(&overflow);
             }
             return;
         }
@@ -173,18 +180,33 @@ fn say_if_overflow(address: usize) {
     }
 }
 
-fn say(task: Option<&str>, size: usize) {
-    let mut text = [0_u8; 2048];
-    let mut rest = &mut text[..];
-    let name = task.map_or("", |name| &name[..name.floor_char_boundary(1024)]);
-    let (before, after) = if task.is_some() { ("the task `", "`") } else { ("a coroutine", "") };
-    let _ = writeln!(
-        rest,
-        "flash: {before}{name}{after} has overflowed its stack of {} KiB: expected less recursion or smaller variables; recursion through `join` or `scope` takes further stacks as needed, and FLASH_STACK_SIZE (bytes) makes all of them larger",
-        size >> 10,
-    );
-    let unused = rest.len();
-    let written = text.len() - unused;
-    // SAFETY: our bytes.
-    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), written) };
+/// Without `fmt`, which takes more of the stack than a handler may have.
+fn say(overflow: &Overflow<'_>) {
+    let mut digits = [0; 20];
+    let (mut first, mut rest) = (digits.len(), overflow.stack >> 10);
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let (before, name, after) = match overflow.task {
+        Some(name) => ("flash: the task `", name, "`"),
+        None => ("flash: a coroutine", "", ""),
+    };
+    let parts = [
+        before.as_bytes(),
+        name.as_bytes(),
+        after.as_bytes(),
+        b" has overflowed its stack of ",
+        &digits[first..],
+        b" KiB: expected less recursion or smaller variables; recursion through `join` or `scope` takes further stacks \
+          as needed, and FLASH_STACK_SIZE (bytes) makes those of tasks larger\n",
+    ];
+    let parts =
+        parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: our bytes, which it reads.
+    unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as c_int) };
 }

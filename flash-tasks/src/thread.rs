@@ -14,7 +14,7 @@ use crate::fiber::{self, Fiber, stack_pointer};
 use crate::idle::{Activity, Part};
 use crate::jobs::{Job, LATER, Root, SHARED, Shelf, URGENT, bound, inject};
 use crate::node::Node;
-use crate::overflow::Watched;
+use crate::overflow::{Overflow, Watched};
 use crate::scope::ScopeState;
 use crate::task::Header;
 use crate::wait::Waiter;
@@ -502,12 +502,23 @@ impl Own {
             || self.victims().iter().any(|victim| !victim.stealer.is_empty())
     }
 
-    /// If the stack of the fiber that runs ends at `address`: the name of its task, unless it runs a coroutine,
-    /// and the stack's bytes. For a signal's handler on this thread.
-    pub(crate) fn overflowed(&self, address: usize) -> Option<(Option<&str>, usize)> {
+    /// What has overflowed, if the stack that this thread is on ends at `address`. For a signal's handler on
+    /// this thread. What overflows outside of tasks is not told here.
+    pub(crate) fn overflow_at(&self, address: usize) -> Option<Overflow<'_>> {
         // SAFETY: the fiber that runs here is alive, and so is the task that runs on it.
-        let (fiber, task) = unsafe { (self.fiber.get().as_ref()?, self.context.get().task.as_ref()) };
-        fiber.guard().contains(&address).then(|| (task.map(Header::name), fiber.stack_size()))
+        let (fiber, task) = unsafe { (self.fiber.get().as_ref(), self.context.get().task.as_ref()) };
+        let task = task.map(Header::name);
+        let (guard, stack) = match fiber {
+            Some(fiber) => (fiber.guard(), fiber.stack_size()),
+            None => {
+                task?;
+                // Read before, when this thread was adopted. What the system calls its start is the beginning
+                // or the end of the page that is not to be touched.
+                let stack = workers::own_stack();
+                (stack.start.saturating_sub(fiber::page())..stack.start + fiber::page(), stack.len())
+            }
+        };
+        guard.contains(&address).then_some(Overflow { task, stack })
     }
 
     /// True if a task may begin on top of what runs here: enough is left of the stack.

@@ -89,7 +89,21 @@ type Variable = (&'static str, String);
 /// The variables that make the devices visible to OpenCL, its compiler to CUDA, and libraries of MPI to
 /// tests.
 pub fn environment() -> Result<Vec<Variable>> {
-    Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?), cuda::environment()?, mpi::environment()?])
+    let vendors = ("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?);
+    Ok([vendors, cuda::environment()?, mpi::environment()?]
+        .into_iter()
+        .chain(processor_for_intel())
+        .collect())
+}
+
+/// The processor for which Intel's runtime is to compile, where it guesses wrong: of AMD's processors it
+/// takes another part of its mathematical functions than of what it compiles for, and on those with AVX-512
+/// its compiler aborts.
+fn processor_for_intel() -> Option<Variable> {
+    const VARIABLE: &str = "CL_CONFIG_CPU_TARGET_ARCH";
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let is_unknown = processors.contains("AuthenticAMD") && processors.contains(" avx2 ");
+    (is_unknown && env::var_os(VARIABLE).is_none()).then(|| (VARIABLE, "core-avx2".to_owned()))
 }
 
 /// The variable that makes the backends visible to FLASH, once they are built: their plugins, before those of

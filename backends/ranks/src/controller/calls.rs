@@ -4,9 +4,9 @@
 //! answers until there is one. An entry belongs to whoever sent its request until it has taken the outcome,
 //! or has left it; its number changes with every request, so that a late answer finds nothing.
 //!
-//! *Invariant.* The end of a request needs nothing of the host: either a thread waits for its outcome, and takes
-//! it, or the outcome goes to an [`Unawaited`] of its own and the entry is free. So the host may keep as many
-//! completed launches as it likes.
+//! *Invariant.* The end of a request needs nothing of the host: either a thread waits for its outcome, and
+//! takes it, or the outcome goes to an [`Unawaited`] of its own and the entry is free. So the host may keep
+//! as many completed launches as it likes.
 
 use crate::wire::Lent;
 use flash_backend::Failure;

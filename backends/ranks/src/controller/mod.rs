@@ -227,8 +227,8 @@ impl Controller {
         self.take_until(|| self.calls.is_answered(number), looks, until)
     }
 
-    /// Takes answers until something `is_there`. `looks` is called before each wait, and may say when it is to
-    /// be called again. False: the time is over.
+    /// Takes answers until something `is_there`. `looks` is called before each wait, and may say when it is
+    /// to be called again. False: the time is over.
     fn take_until(
         &self,
         is_there: impl Fn() -> bool,
