@@ -67,6 +67,10 @@ static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2,
 /* The attraction of n bodies to one, where the square of a distance is too large a number. */
 static inline void attract_far(const FLASH_T at[3], const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
                                FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T to[3]) {
+#ifdef __clang__
+    /* The build options allow another order, in which a product is too large a number. */
+#pragma clang fp reassociate(off)
+#endif
     to[0] = to[1] = to[2] = 0;
     for (flash_u64 j = 0; j < n; ++j) {
         FLASH_T d[3], d2 = 0, scaled = softening2 * SCALE * SCALE;

@@ -102,8 +102,8 @@ pub fn environment() -> Result<Vec<Variable>> {
 fn processor_for_intel() -> Option<Variable> {
     const VARIABLE: &str = "CL_CONFIG_CPU_TARGET_ARCH";
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let is_unknown = processors.contains("AuthenticAMD") && processors.contains(" avx2 ");
-    (is_unknown && env::var_os(VARIABLE).is_none()).then(|| (VARIABLE, "core-avx2".to_owned()))
+    let is_unknown = processors.contains("AuthenticAMD") && processors.contains(" avx ");
+    (is_unknown && env::var_os(VARIABLE).is_none()).then(|| (VARIABLE, "corei7-avx".to_owned()))
 }
 
 /// The variable that makes the backends visible to FLASH, once they are built: their plugins, before those of
