@@ -4,9 +4,10 @@
 //! the program's when it is done: other callers of the library may see either meanwhile.
 //!
 //! The library chooses its code by the model of the CPU. One that is older than the model takes it for a CPU
-//! of long ago, and is several times slower than blocks of our own: it is left out then.
+//! of before, with narrower registers, and is two to eight times slower than blocks of our own: it is left out
+//! then.
 
-use crate::simd::{Number, has_avx2};
+use crate::simd::{Number, register_bits};
 use flash_core::fork;
 use flash_core::kernel::Threads;
 use flash_core::kernel::keep_float_state;
@@ -42,6 +43,9 @@ const WITHOUT_AVX2: [&str; 19] = [
     "prescott",
     "sandybridge",
 ];
+
+/// Those with registers of 512 bits.
+const WITH_AVX512: [&str; 3] = ["skylakex", "cooperlake", "sapphirerapids"];
 
 /// `cblas_sgemm`, `cblas_dgemm`: order, transpositions, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
 type Gemm<T> = unsafe extern "C" fn(
@@ -123,7 +127,7 @@ impl Loaded {
                     },
                     set_threads: *library.get(b"openblas_set_num_threads\0").ok()?,
                     threads: *library.get(b"openblas_get_num_threads\0").ok()?,
-                    suits: suits(&core_of(library), has_avx2()),
+                    suits: suits(&core_of(library), register_bits()),
                 })
             }
         };
@@ -191,9 +195,15 @@ unsafe fn core_of(library: &Library) -> String {
     }
 }
 
-/// Whether code for CPUs of a name is fit for one with AVX2, or for one without it.
-fn suits(core: &str, has_avx2: bool) -> bool {
-    !has_avx2 || !WITHOUT_AVX2.iter().any(|old| core.to_ascii_lowercase().starts_with(old))
+/// Whether code for CPUs of a name uses registers as wide as a CPU has; true if there is no name.
+fn suits(core: &str, bits: u32) -> bool {
+    let core = core.to_ascii_lowercase();
+    let is_of = |names: &[&str]| names.iter().any(|name| core.starts_with(name));
+    match bits {
+        512 => core.is_empty() || is_of(&WITH_AVX512),
+        256 => !is_of(&WITHOUT_AVX2),
+        _ => true,
+    }
 }
 
 /// The library's number of threads, while calls run.
@@ -240,11 +250,15 @@ mod tests {
     #[test]
     fn code_for_older_cpus_is_left_out() {
         for core in ["Prescott", "PRESCOTT", "Nehalem", "Sandybridge", "Opteron_SSE3"] {
-            assert!(!suits(core, true), "{core}");
-            assert!(suits(core, false), "{core}");
+            assert!(!suits(core, 256) && !suits(core, 512), "{core}");
+            assert!(suits(core, 128), "{core}");
         }
-        for core in ["Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids", "neoversev1", ""] {
-            assert!(suits(core, true), "{core}");
+        for core in ["Haswell", "Zen"] {
+            assert!(suits(core, 256) && !suits(core, 512), "{core}");
         }
+        for core in ["SkylakeX", "Cooperlake", "SapphireRapids", ""] {
+            assert!(suits(core, 256) && suits(core, 512), "{core}");
+        }
+        assert!(suits("neoversev1", 128));
     }
 }

@@ -211,12 +211,15 @@ macro_rules! spans {
 }
 pub(crate) use spans;
 
-/// True if this CPU has AVX2.
-pub(crate) fn has_avx2() -> bool {
+/// The width of this CPU's registers for vectors that kernels use: 512 with AVX-512, 256 with AVX2, else 128.
+pub(crate) fn register_bits() -> u32 {
     #[cfg(target_arch = "x86_64")]
-    return Avx2::there();
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    if Avx512::there() {
+        return 512;
+    } else if Avx2::there() {
+        return 256;
+    }
+    128
 }
 
 /// True on CPUs that give most to one stream without prefetch, since their own prefetch is better: AMD's. On
