@@ -19,6 +19,7 @@ use crate::word::{After, Word};
 use crate::workers;
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
+use flash_core::runtime::pipelines_wait;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -504,7 +505,8 @@ impl Core {
                 1 if kept < KEPT => kept += 1,
                 _ => break,
             }
-            if self.is_done() || self.has_failed() {
+            // A launch of this very graph may wait for a worker.
+            if self.is_done() || self.has_failed() || pipelines_wait() {
                 break;
             }
             (0..PAUSES).for_each(|_| std::hint::spin_loop());

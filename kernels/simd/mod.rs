@@ -21,7 +21,7 @@ mod vector;
 #[cfg(target_arch = "x86_64")]
 pub use cpu::{AmxBf16, Avx512Bf16};
 pub use cpu::{Avx2, Avx512, Portable};
-pub(crate) use cpu::{InstructionSet, features, register_bits, one_stream, spans, widest};
+pub(crate) use cpu::{InstructionSet, features, one_stream, register_bits, spans, widest};
 pub(crate) use elementwise::{Operation, PAST_CACHES, elementwise};
 pub(crate) use factors::Factors;
 #[cfg(target_arch = "x86_64")]

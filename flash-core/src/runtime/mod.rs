@@ -53,7 +53,7 @@ mod widen;
 
 pub use crate::kernel::views::Scalar;
 pub use api::{Pipeline, RuntimeObj, SubmitObj, get_runtime};
-pub use asynchronous::{Handle, HostTask};
+pub use asynchronous::{Handle, HostTask, pipelines_wait};
 pub use bound::{AnyArgument, AnyArguments, BoundArguments, BoundKernel, SharedArguments};
 pub use context::Context;
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments};

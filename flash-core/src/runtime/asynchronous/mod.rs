@@ -27,6 +27,7 @@ mod timer;
 
 pub use handle::Handle;
 pub use host_task::HostTask;
+pub use pending::pipelines_wait;
 
 use super::api::{Pipeline, SubmitObj};
 use super::device_launch::timeout;

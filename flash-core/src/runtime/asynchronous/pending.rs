@@ -321,6 +321,13 @@ impl Sleeper for Arc<Pending> {
     }
 }
 
+/// True if a pipeline may run and no thread has begun it: a [source](crate::workers::Source) that looks for
+/// more work of its own for a while returns then, as its thread may be the one that the pipeline waits for.
+#[inline]
+pub fn pipelines_wait() -> bool {
+    QUEUE.len() > 0
+}
+
 /// The source that the workers ask.
 struct Pipelines;
 
