@@ -4,8 +4,8 @@
 //! the program's when it is done: other callers of the library may see either meanwhile.
 //!
 //! The library chooses its code by the model of the CPU. One that is older than the model takes it for a CPU
-//! of before, with narrower registers, and is two to eight times slower than blocks of our own: it is left out
-//! then.
+//! of before, with narrower registers, and is two to eight times slower than blocks of our own: it is left
+//! out then.
 
 use crate::simd::{Number, register_bits};
 use flash_core::fork;

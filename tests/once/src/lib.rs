@@ -53,8 +53,19 @@ pub fn cpu() -> RuntimeObj {
 /// # Panics
 /// If it does not.
 pub fn compare<T: PartialEq + std::fmt::Debug>(test: &str, program: impl Fn(&RuntimeObj) -> Vec<T>) {
+    compare_on(devices(test), program);
+}
+
+/// The same on some of them.
+///
+/// # Panics
+/// If it does not.
+pub fn compare_on<T: PartialEq + std::fmt::Debug>(
+    devices: Vec<(String, RuntimeObj)>,
+    program: impl Fn(&RuntimeObj) -> Vec<T>,
+) {
     let expected = program(&cpu());
-    for (device, rt) in devices(test) {
+    for (device, rt) in devices {
         let found = program(&rt);
         assert_eq!(found.len(), expected.len(), "{device}");
         for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {

@@ -2,7 +2,7 @@
 
 use flash::kernel::prelude::*;
 use flash::prelude::*;
-use flash_tests_once::compare;
+use flash_tests_once::{compare_on, devices};
 
 /// A kernel that runs each of its functions on each of some values.
 macro_rules! random_kernel {
@@ -57,8 +57,20 @@ fn values() -> Values {
 #[test]
 fn random_functions_have_the_same_bits() {
     use functions::*;
+    const TEST: &str = "random_functions_have_the_same_bits";
     let values = values();
-    compare("random_functions_have_the_same_bits", |rt| {
+    let mut devices = devices(TEST);
+    // Where the processor is not its own, Intel's compiler has wrong code for some of them, whatever
+    // processor it compiles for; PoCL's has none.
+    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if !processors.contains("GenuineIntel") {
+        let all = devices.len();
+        devices.retain(|(_, rt)| !rt.devices()[0].info().vendor.starts_with("Intel(R)"));
+        if devices.len() < all {
+            flash_tests::skip(TEST, "no Intel processor: Intel's OpenCL has wrong code for others");
+        }
+    }
+    compare_on(devices, |rt| {
         [Random0Once::run(rt, &values), Random1Once::run(rt, &values), Random2Once::run(rt, &values)].concat()
     });
 }
