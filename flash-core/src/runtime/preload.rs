@@ -60,7 +60,8 @@ tuples!(A B C D E F G H);
 pub(super) fn early(registry: &Registry, devices: &[&'static DeviceHandle]) {
     let mut all = Vec::new();
     for &device in devices {
-        let Some(preload) = device.api.preload else { continue };
+        // What runs functions of this program has them.
+        let Some(preload) = device.api.preload.filter(|_| !device.info().runs_functions) else { continue };
         let programs: Vec<RegisteredImplementation> =
             registry.implementations().filter(|found| is_for(found, device)).collect();
         if !programs.is_empty() && !device.preloaded.swap(true, Relaxed) {
