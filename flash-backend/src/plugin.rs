@@ -31,14 +31,15 @@ fn crate_of(module: &'static str) -> &'static str {
 
 /// A header of what the modules that `is_in` says register, of all backends that are linked with this copy of
 /// the library and of these implementations.
-fn header<'a>(
-    (name, version): (&'static str, &'static str),
-    implementations: impl Iterator<Item = &'a LinkedImplementation>,
+fn header(
+    name: &'static str,
+    version: &'static str,
+    implementations: &[LinkedImplementation],
     is_in: impl Fn(&'static str) -> bool,
 ) -> Header {
     let backends = inventory::iter::<BackendEntry>().filter(|entry| is_in(entry.module));
     let backends: Vec<*const BackendApi> = backends.map(|e| std::ptr::from_ref((e.api)())).collect();
-    let implementations = implementations.filter(|one| is_in(one.module()));
+    let implementations = implementations.iter().filter(|one| is_in(one.module()));
     let implementations: Vec<*const abi::Implementation> =
         implementations.map(|one| std::ptr::from_ref(one.description())).collect();
     let header = PluginHeader {
@@ -62,7 +63,7 @@ fn header<'a>(
 /// plugin, the plugin's and those that it uses. Implementations are in [`linked_implementations`].
 pub fn linked_backends(name: &'static str, version: &'static str) -> &'static PluginHeader {
     static HEADER: OnceLock<Header> = OnceLock::new();
-    &HEADER.get_or_init(|| header((name, version), [].iter(), |_| true)).header
+    &HEADER.get_or_init(|| header(name, version, &[], |_| true)).header
 }
 
 /// What a plugin is and exports. Made by `export_plugin!`.
@@ -93,7 +94,7 @@ impl PluginCrate {
             ));
         }
         let own = crate_of(self.module);
-        Ok(header((self.name, self.version), linked_implementations().iter(), |module| {
+        Ok(header(self.name, self.version, linked_implementations(), |module| {
             let of = crate_of(module);
             of == own || self.listed.contains(&of)
         }))

@@ -136,16 +136,26 @@ fn install() {
 }
 
 unsafe extern "C" fn fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the system gives what it says; of this signal, an address.
-    say_if_overflow(unsafe { (*info).si_addr() }.addr());
+    // SAFETY: the system gives what it says. A number that is not positive says that a process has sent the
+    // signal; else there is an address.
+    let sent = unsafe { (*info).si_code } <= 0;
+    if !sent {
+        // SAFETY: as above.
+        say_if_overflow(unsafe { (*info).si_addr() }.addr());
+    }
     let before = BEFORE.get();
     match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
+        libc::SIG_IGN if sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // The access is tried again, and ends the process.
+            // An access is tried again, and ends the process. What was sent comes again after this.
             // SAFETY: our variable.
             unsafe {
                 let default: libc::sigaction = zeroed();
                 libc::sigaction(signal, &default, null_mut());
+            }
+            if sent {
+                // SAFETY: it sends a signal to this thread.
+                unsafe { libc::raise(signal) };
             }
         }
         handler if before.is_some_and(|before| before.sa_flags & libc::SA_SIGINFO != 0) => {

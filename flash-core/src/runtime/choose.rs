@@ -131,6 +131,11 @@ pub(super) fn choose(
         }
         let of_kernel = catalog.registry().implementations_of(&descriptor.name);
         for found in of_kernel.chain(of_device).chain(of_definition) {
+            // What a device or a hand-made entry gives may be of another kernel.
+            // SAFETY: strings of implementations live for ever.
+            if unsafe { found.raw.kernel.text() } != descriptor.name {
+                continue;
+            }
             match rate(found, descriptor, device, pinned, searchable) {
                 Ok(_) if named_only => {
                     note(&mut rejected, found, "the kernel is not searchable: name an implementation")
