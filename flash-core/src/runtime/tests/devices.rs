@@ -107,7 +107,8 @@ impl Device for Shelf {
                 &[],
             )
         };
-        descriptor.contains("\"devices.unregistered\"").then(|| *OWN.get_or_init(own))
+        let answered = ["\"devices.unregistered\"", "\"devices.misnamed\""];
+        answered.iter().any(|name| descriptor.contains(name)).then(|| *OWN.get_or_init(own))
     }
 }
 
@@ -164,6 +165,13 @@ struct Featured<'a> {
 #[derive(KernelDefinition)]
 #[kernel(name = "devices.unregistered", dims(i))]
 struct Unregistered<'a> {
+    to: Item<'a, Write<u32>>,
+}
+
+/// The device answers with the implementation of the one above.
+#[derive(KernelDefinition)]
+#[kernel(name = "devices.misnamed", dims(i))]
+struct Misnamed<'a> {
     to: Item<'a, Write<u32>>,
 }
 
@@ -248,6 +256,7 @@ fn a_device_says_which_kernels_it_has() {
     let rt = get_runtime("TEST_SHELVES:0").unwrap();
     assert_eq!(launch!(rt, Unregistered).unwrap(), (vec![1; 3], "of the shelf".to_owned()));
     assert!(matches!(launch!(super::serial(), Unregistered), Err(Error::NoImplementation(_))));
+    assert!(matches!(launch!(rt, Misnamed), Err(Error::NoImplementation(_))));
 }
 
 /// Its devices come and go: one per bit of [`THERE`].
