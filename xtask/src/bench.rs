@@ -2,7 +2,7 @@
 //! takes, and builds the checkout that it is compared with.
 
 use std::path::{Path, PathBuf, absolute};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -64,6 +64,10 @@ pub struct Options {
 
 /// Runs `flash-bench`, whose exit status becomes this command's.
 pub fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(name) = &options.name {
+        // Before packages are installed for it.
+        ensure_is_listed(name, &list()?)?;
+    }
     if !options.list {
         setup::peers()?;
     }
@@ -79,6 +83,26 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Some(2) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     })
+}
+
+/// The names of the benchmarks, each on a line of its own.
+fn list() -> Result<String> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--release", "--quiet", "--package", "flash-bench", "--", "--list"]);
+    let output = command.stderr(Stdio::inherit()).current_dir(root()).output();
+    let output = output.context("cargo does not start")?;
+    ensure!(output.status.success(), "the benchmarks do not build: what the compiler says is above");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn ensure_is_listed(name: &str, list: &str) -> Result<()> {
+    let names: Vec<&str> = list.lines().collect();
+    ensure!(
+        names.contains(&name),
+        "expected the name of a benchmark, found `{name}`; there are {}",
+        names.join(", ")
+    );
+    Ok(())
 }
 
 /// Builds the benchmarks of another checkout, in its own build directory.
@@ -174,6 +198,14 @@ mod tests {
         ];
         assert_eq!(arguments(&options)?, expected);
         Ok(())
+    }
+
+    #[test]
+    fn a_name_that_no_benchmark_has_is_refused_with_those_that_there_are() {
+        let list = "dispatch\ntasks\n";
+        assert!(ensure_is_listed("tasks", list).is_ok());
+        let error = ensure_is_listed("task", list).unwrap_err().to_string();
+        assert_eq!(error, "expected the name of a benchmark, found `task`; there are dispatch, tasks");
     }
 
     #[test]

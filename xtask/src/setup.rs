@@ -74,7 +74,8 @@ const PEERS: &[Need] = &[
     Need { probe: Probe::Program("g++"), package: "g++", used_by: "the oneTBB peer" },
     Need { probe: Probe::Header("tbb/parallel_for.h"), package: "libtbb-dev", used_by: "the oneTBB peer" },
     Need {
-        probe: Probe::Header("starpu/1.3/starpu.h"),
+        // Its main header finds the others in their own folder alone.
+        probe: Probe::Header("starpu/1.3/starpu_config.h"),
         package: "libstarpu-dev",
         used_by: "the StarPU peer",
     },
