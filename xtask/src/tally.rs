@@ -48,8 +48,15 @@ pub struct Failure {
     pub output: VecDeque<String>,
 }
 
-/// How many lines of a failed test's output are kept: its panic and the backtrace's first frames.
+/// How many lines of a failed test's output are kept. Those of backtraces are not: what panics say is.
 const KEPT: usize = 30;
+
+/// True for a line of a backtrace, also of another process's, which is printed further right.
+fn is_frame(line: &str) -> bool {
+    let line = line.trim_start();
+    let number = line.split_once(": ").is_some_and(|(n, _)| n.parse::<u32>().is_ok());
+    number || line == "stack backtrace:" || line.starts_with("at /") || line.starts_with("at ./")
+}
 
 impl Tally {
     /// Reads one line of a harness's output.
@@ -59,6 +66,9 @@ impl Tally {
         } else if line == "failures:" {
             self.printed = None;
         } else if let Some(test) = self.printed {
+            if is_frame(line) {
+                return;
+            }
             let output = &mut self.failures[test].output;
             if output.len() == KEPT {
                 output.pop_front();
@@ -154,6 +164,11 @@ failures:
 
 thread 'b::works' panicked at tests/b.rs:3:5:
 assertion failed: test result: none
+stack backtrace:
+   0: __rustc::rust_begin_unwind
+             at /rustc/library/std/src/panicking.rs:689:5
+   1: b::works
+             at ./tests/b.rs:3:5
 
 
 failures:
@@ -169,6 +184,7 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         let [failure] = &tally.failures[..] else { panic!("{:?}", tally.failures) };
         assert_eq!(failure.name, "b::works");
         assert_eq!(failure.output[2], "assertion failed: test result: none");
+        assert!(failure.output.iter().skip(3).all(String::is_empty), "{:?}", failure.output);
 
         let long: String = (0..100).map(|line| format!("line {line}\n")).collect();
         let tally = self::tally(&FAILED.replace("assertion", &format!("{long}assertion")), "");

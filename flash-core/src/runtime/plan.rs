@@ -195,9 +195,23 @@ impl Plan {
         self.type_id = None;
     }
 
-    /// True if it failed for want of memory: the next launch tries again.
+    /// True if it failed for want of memory, or since a device went while it was made: the next launch tries
+    /// again.
     pub(super) fn is_passing(&self) -> bool {
-        matches!(self.targets, Err(Error::Backend { code: Code::OutOfMemory, .. }))
+        matches!(self.failure(), Some(Code::OutOfMemory | Code::DeviceLost))
+    }
+
+    /// True if both are of one kernel and failed in the same way.
+    pub(super) fn fails_as(&self, other: &Plan) -> bool {
+        self.failure() == other.failure() && self.descriptor == other.descriptor
+    }
+
+    /// How a backend or a device has failed.
+    fn failure(&self) -> Option<Code> {
+        match self.targets {
+            Err(Error::Backend { code, .. }) => Some(code),
+            _ => None,
+        }
     }
 
     /// Its launches on one device need nothing but their arguments: no second buffers, no partial results, no

@@ -40,7 +40,7 @@ pub(crate) struct Plans {
     rest: Mutex<HashMap<TypeId, Box<Plan>>>,
     /// Plans of kernels by name, by their descriptors.
     named: Mutex<HashMap<String, Box<Plan>>>,
-    /// Plans that later launches do not find: memory was short when they were made. Pipelines have their
+    /// Plans that later launches do not find: what failed may be well when they try. Pipelines have their
     /// addresses.
     #[allow(clippy::vec_box)]
     passing: Mutex<Vec<Box<Plan>>>,
@@ -83,6 +83,9 @@ pub(super) struct PlanTables(Mutex<Vec<Arc<Plans>>>);
 
 /// At most this many tables are kept, beside those in use.
 const KEPT: usize = 32;
+
+/// So many plans of a kernel that failed in one way are kept, with what their errors say.
+const PASSING: usize = 16;
 
 impl PlanTables {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Plans>>> {
@@ -282,11 +285,17 @@ impl Plans {
         unsafe { &*plan }
     }
 
-    /// Keeps a plan for the pipelines that have it.
+    /// Keeps a plan for the pipelines that have it. Who tries for ever gets the last that was kept.
     fn keep_passing(&self, mut plan: Box<Plan>) -> &Plan {
         plan.hide();
-        let kept: *const Plan = &raw const *plan;
-        self.passing.lock().unwrap_or_else(PoisonError::into_inner).push(plan);
+        let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut same = passing.iter().filter(|kept| kept.fails_as(&plan));
+        let last = same.nth(PASSING - 1).map(|kept| &raw const **kept);
+        let kept = last.unwrap_or_else(|| {
+            let kept = &raw const *plan;
+            passing.push(plan);
+            kept
+        });
         // SAFETY: plans are boxed, never removed, and live as long as the table.
         unsafe { &*kept }
     }

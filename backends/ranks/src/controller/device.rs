@@ -200,7 +200,6 @@ impl Device for RankDevice {
     }
 
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<RankKernel, Failure> {
-        let peer = self.controller.serving(self.agent)?;
         let kernel = RankKernel {
             controller: self.controller,
             device: self.number,
@@ -208,7 +207,11 @@ impl Device for RankDevice {
             at: AtomicU64::new(place(Peer(0), 0)),
             again: Mutex::new(()),
         };
-        kernel.prepare(peer).map_err(|failure| self.named(failure))?;
+        let prepare = || kernel.prepare(self.controller.serving(self.agent)?);
+        // A process that goes meanwhile has run nothing: another one may.
+        let lost = |failure: &Failure| failure.code == Code::DeviceLost;
+        let outcome = prepare().or_else(|failure| if lost(&failure) { prepare() } else { Err(failure) });
+        outcome.map_err(|failure| self.named(failure))?;
         Ok(kernel)
     }
 

@@ -1,12 +1,13 @@
 //! The plans that runtimes and submissions with options prepare, and those that they share.
 
 use super::fresh;
-use super::serial::prepared;
+use super::serial::{prepared, refuse};
 use crate::error::Error;
 use crate::kernel::views::{Item, Write};
 use crate::kernel::{CpuItem, Index};
 use crate::runtime::{Profile, RuntimeObj, Scalar, get_runtime};
 use crate::{FlashMemory, KernelDefinition, kernel};
+use flash_backend::{Code, Failure};
 use flash_types::descriptor::{
     Attributes, Implementation, Priority, Subspaces, Timeout, group_by, part_by, sort_by, weights,
 };
@@ -115,4 +116,44 @@ fn what_failed_is_tried_again_by_a_later_runtime() {
     assert_ne!(plan(&none), plan(&rt.options(Implementation::named("none"))));
     assert!(runs(&rt.options(weights([1, 2]))).unwrap_err().to_string().contains("one weight per device"));
     runs(&rt).unwrap();
+}
+
+#[test]
+fn what_failed_for_a_moment_is_tried_again_by_the_next_launch() {
+    #[derive(KernelDefinition)]
+    #[kernel(name = "test.refused", dims(x))]
+    struct Refused<'a> {
+        out: Item<'a, Write<u32>>,
+    }
+    struct Seven;
+    #[kernel]
+    impl CpuItem<Refused<'_>> for Seven {
+        fn item(_: Index<1>, k: RefusedItem<'_>) {
+            k.out.set(7);
+        }
+    }
+    // Its table of plans is its own: later runtimes leave one in which a plan has failed.
+    let rt = fresh()[0].options(Implementation::named("seven"));
+    let out = FlashMemory::<u32>::zeroed(4);
+    // More than are kept, and with other words each time.
+    for i in 0..100 {
+        let code = [Code::DeviceLost, Code::OutOfMemory][i % 2];
+        refuse("test.refused", Failure::new(code, format!("for the {i}th time")));
+        let error = rt.submit(Refused::of(&out)).exec([4]).unwrap_err();
+        assert_eq!(error.code(), Some(code), "{error}");
+        if i < 16 {
+            assert!(error.to_string().contains(&format!("for the {i}th time")), "{error}");
+        }
+    }
+    rt.submit(Refused::of(&out)).exec([4]).unwrap();
+    assert_eq!(*out.read().unwrap(), [7; 4]);
+    // By name; another failure stays.
+    let seven = rt.kernel("test.refused").unwrap();
+    let runs = || rt.submit(seven.args((&out,)).unwrap()).exec([4]);
+    refuse("test.refused", Failure::new(Code::DeviceLost, "for a moment"));
+    assert_eq!(runs().unwrap_err().code(), Some(Code::DeviceLost));
+    refuse("test.refused", Failure::new(Code::Other, "for good"));
+    for _ in 0..2 {
+        assert!(runs().unwrap_err().to_string().contains("for good"));
+    }
 }

@@ -35,6 +35,14 @@ pub(super) fn prepared(kernel: &str) -> usize {
     PREPARED.lock().unwrap().iter().filter(|name| *name == kernel).count()
 }
 
+/// What the next preparations of a kernel say.
+static REFUSALS: Mutex<Vec<(&str, Failure)>> = Mutex::new(Vec::new());
+
+/// Lets the next preparation of a kernel fail. That of the first call is first.
+pub(super) fn refuse(kernel: &'static str, why: Failure) {
+    REFUSALS.lock().unwrap().push((kernel, why));
+}
+
 struct SerialDevice {
     two: bool,
     buffers: HostBuffers,
@@ -81,7 +89,12 @@ impl Device for SerialDevice {
 
     fn prepare(&self, implementation: &'static Implementation) -> Result<Self::Kernel, Failure> {
         // SAFETY: strings of implementations live for ever.
-        PREPARED.lock().unwrap().push(unsafe { implementation.kernel.text() });
+        let kernel = unsafe { implementation.kernel.text() };
+        let mut refusals = REFUSALS.lock().unwrap();
+        if let Some(at) = refusals.iter().position(|(of, _)| *of == kernel) {
+            return Err(refusals.remove(at).1);
+        }
+        PREPARED.lock().unwrap().push(kernel);
         Ok(implementation)
     }
 
