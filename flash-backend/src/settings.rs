@@ -154,6 +154,11 @@ pub fn of_default_context() -> &'static Values {
     DEFAULT.get_or_init(|| nothing_asked().unwrap_or_else(|_| unreachable!("nothing was asked for")))
 }
 
+/// True if the process has a context, so that the settings of the process do not change any more.
+pub fn are_of_a_context() -> bool {
+    PROCESS.get().is_some()
+}
+
 /// True if a flag of the process is set.
 pub fn process_flag(name: &str) -> bool {
     match PROCESS.get() {

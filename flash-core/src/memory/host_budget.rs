@@ -8,11 +8,17 @@
 
 use super::ArrayInner;
 use super::device;
-use flash_backend::settings::process_number;
+use flash_backend::settings::{are_of_a_context, process_number};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 static COMMITTED: AtomicU64 = AtomicU64::new(0);
+
+/// The budget, or [`UNSET`]: then it is that of the settings.
+static BUDGET: AtomicU64 = AtomicU64::new(UNSET);
+
+/// No host has as many bytes.
+const UNSET: u64 = u64::MAX - 1;
 
 /// Counts a block as `now` bytes that counted as `before`.
 pub(super) fn change(before: u64, now: u64) {
@@ -27,7 +33,10 @@ pub(super) fn committed() -> u64 {
 
 /// The most bytes of the host's memory that arrays should take, see [`set_host_budget`].
 pub fn host_budget() -> u64 {
-    budget().load(Relaxed)
+    match BUDGET.load(Relaxed) {
+        UNSET => of_settings(),
+        bytes => bytes,
+    }
 }
 
 /// Sets how many bytes of the host's memory arrays should take, for the whole process. The default is the
@@ -45,12 +54,19 @@ pub fn host_budget() -> u64 {
 /// assert_eq!(host_budget(), 8 << 30);
 /// ```
 pub fn set_host_budget(bytes: u64) {
-    budget().store(bytes, Relaxed);
+    BUDGET.store(if bytes == UNSET { u64::MAX } else { bytes }, Relaxed);
 }
 
-fn budget() -> &'static AtomicU64 {
-    static BUDGET: OnceLock<AtomicU64> = OnceLock::new();
-    BUDGET.get_or_init(|| AtomicU64::new(process_number("host_budget").unwrap_or(u64::MAX)))
+/// That of the environment; once there is a context, that of the process, which stays.
+#[cold]
+fn of_settings() -> u64 {
+    let is_final = are_of_a_context();
+    let bytes = process_number("host_budget").unwrap_or(u64::MAX);
+    if is_final {
+        // `set_host_budget` may be faster.
+        let _ = BUDGET.compare_exchange(UNSET, bytes, Relaxed, Relaxed);
+    }
+    bytes
 }
 
 /// By how many bytes the budget is exceeded if `bytes` more are made writable.

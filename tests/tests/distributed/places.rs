@@ -4,7 +4,7 @@ use crate::{ONE, TWO};
 use flash::kernel::views::{Item, Read, Reduce, Sum, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::{Error, kernel};
+use flash::{Context, Error, kernel};
 use flash_core::memory::{host_budget, set_host_budget};
 use flash_tests::in_process;
 
@@ -107,6 +107,19 @@ fn an_array_of_twice_the_budget_of_host_memory_over_two_devices() {
         assert_eq!(sum, n * (n - 1) / 2);
         // It is on the devices as before.
         fill_and_sum(&rt, &memory);
+    });
+}
+
+/// Also that of a context, which may be made after the first arrays.
+#[test]
+fn the_setting_is_the_budget_until_the_program_says_another() {
+    in_process(&[("FLASH_HOST_BUDGET", "67108864")], || {
+        let _memory = FlashMemory::<u64>::zeroed(8 * MIB / 8);
+        assert_eq!(host_budget(), 64 * MIB);
+        let _context = Context::builder().set("host_budget", 48 * MIB).build().unwrap();
+        assert_eq!(host_budget(), 48 * MIB);
+        set_host_budget(32 * MIB);
+        assert_eq!(host_budget(), 32 * MIB);
     });
 }
 
