@@ -144,7 +144,7 @@
 // Device flag: uses host memory in place, space FLASH_SPACE_HOST.
 #define FLASH_DEVICE_HOST_MEMORY 4
 
-// Device flag: it runs submissions in order.
+// Device flag: it runs submissions in order. A device that lacks FLASH_DEVICE_SYNCHRONOUS must have it.
 #define FLASH_DEVICE_IN_ORDER 8
 
 // Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. A backend

@@ -67,9 +67,9 @@ impl DeviceHandle {
         let slot = api.device_info.ok_or("a required slot is NULL")?;
         // SAFETY: the caller vouches for the device; the answer is an error of this host, and strings live
         // for ever.
-        let mut info = unsafe {
+        let (mut info, flags) = unsafe {
             take_error(slot(raw, &mut info)).map_err(words)?;
-            DeviceInfo::from_abi(&info)
+            (DeviceInfo::from_abi(&info), info.flags)
         };
         if info.targets.is_empty() {
             // SAFETY: strings of a vtable live for ever.
@@ -80,7 +80,7 @@ impl DeviceHandle {
         }
         let id = format!("{key}:{}", info.suffix);
         if !info.synchronous {
-            check_events(&id, api)?;
+            check_queue(&id, flags, api)?;
         }
         Ok(Box::leak(Box::new(DeviceHandle {
             api,
@@ -233,12 +233,19 @@ impl std::fmt::Debug for DeviceHandle {
     }
 }
 
-/// Checks that the runtime learns of the end of work that goes on after `submit`, without a thread that
-/// waits.
+/// Checks a device whose work goes on after `submit`: that it runs submissions in order, and that the runtime
+/// learns of their end without a thread that waits.
 ///
 /// # Errors
 /// What is missing, and what to do.
-fn check_events(id: &str, api: &BackendApi) -> Result<(), String> {
+fn check_queue(id: &str, flags: u32, api: &BackendApi) -> Result<(), String> {
+    if flags & abi::DEVICE_IN_ORDER == 0 {
+        return Err(format!(
+            "{id} may work on after `submit` (it lacks the flag FLASH_DEVICE_SYNCHRONOUS), and does not say that it \
+             runs submissions in order, which the runtime relies on: set the flag FLASH_DEVICE_IN_ORDER, if it does, \
+             or let it wait for the submission before"
+        ));
+    }
     let slots = [
         ("event_on_ready", api.event_on_ready.is_some()),
         ("event_wait", api.event_wait.is_some()),

@@ -513,7 +513,7 @@ pub const DEVICE_EMULATED: u32 = 1;
 pub const DEVICE_TEST: u32 = 2;
 /// Device flag: uses host memory in place, space [`SPACE_HOST`].
 pub const DEVICE_HOST_MEMORY: u32 = 4;
-/// Device flag: it runs submissions in order.
+/// Device flag: it runs submissions in order. A device that lacks [`DEVICE_SYNCHRONOUS`] must have it.
 pub const DEVICE_IN_ORDER: u32 = 8;
 /// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. A backend
 /// with a device that lacks it needs the slots `event_on_ready`, `event_wait` and `event_release`. Since

@@ -127,7 +127,7 @@ fn what_a_plugin_says_wrongly_is_refused_with_what_was_expected() {
 #[test]
 fn plugins_of_an_older_and_a_newer_minor_version_are_taken() {
     let cases: &[(&str, &[&str])] = &[
-        ("OLDER", &["API_SIZE=offsetof(flash_backend_api,get_extension)"]),
+        ("OLDER", &["API_SIZE=offsetof(flash_backend_api,get_extension)", "MINOR=9"]),
         ("NEWER_API", &["API_SIZE=4096"]),
         ("NEWER_HEADER", &["HEADER_SIZE=4096", "IMPLEMENTATION_SIZE=4096"]),
     ];
@@ -197,8 +197,17 @@ fn a_backend_whose_memories_cannot_be_used_is_unavailable_and_says_why() {
         ),
         ("SHARED", &["COUNT=2", "MEMORY=the_device.memory"], &[]),
         (
-            "WORKS_ON",
+            "IN_ANY_ORDER",
             &["FLAGS=FLASH_DEVICE_TEST"],
+            &[
+                "IN_ANY_ORDER:0 may work on",
+                "does not say that it runs submissions in order",
+                "FLASH_DEVICE_IN_ORDER",
+            ],
+        ),
+        (
+            "WORKS_ON",
+            &["FLAGS=FLASH_DEVICE_TEST|FLASH_DEVICE_IN_ORDER"],
             &["WORKS_ON:0 may work on", "FLASH_DEVICE_SYNCHRONOUS", "the slot `event_on_ready`"],
         ),
     ];
