@@ -8,6 +8,7 @@ pub mod emulated;
 mod number;
 pub mod plugins;
 mod random;
+pub mod system_calls;
 
 pub use number::Number;
 pub use random::Random;

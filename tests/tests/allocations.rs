@@ -1,4 +1,4 @@
-//! A warm launch allocates nothing on the calling thread.
+//! A warm launch allocates nothing on the calling thread, and makes no system call.
 
 use flash::RuntimeObj;
 use flash::kernel;
@@ -195,4 +195,30 @@ fn a_guard_allocates_nothing() {
     let m = memories();
     m.launch(1);
     assert_eq!(allocations(|| (0..1000).for_each(|_| assert!(m.all[0].get(3).unwrap() == 0.0))), 0);
+}
+
+/// Launches that the calling thread runs itself: to share a larger one, a worker may have to be woken.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "has Linux end a thread at a system call")]
+fn a_warm_launch_makes_no_system_call() {
+    flash_tests::in_process(&[], || {
+        let before = || {
+            let m = memories();
+            (0..1000).for_each(|_| m.launch(16));
+            (0..100).for_each(|_| m.chain(100));
+            m
+        };
+        flash_tests::system_calls::none(before, |m| {
+            (0..100_000).for_each(|_| m.launch(16));
+            (0..100).for_each(|_| m.chain(100));
+            assert_eq!(m.all[0].get(3).unwrap(), 0.0);
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "system call")]
+#[cfg_attr(not(target_os = "linux"), ignore = "has Linux end a thread at a system call")]
+fn a_system_call_is_found() {
+    flash_tests::system_calls::none(|| (), |()| std::thread::yield_now());
 }

@@ -75,13 +75,24 @@ fn each_feature_brings_what_it_is_for_and_nothing_else() {
     assert_eq!(with(&[], names), [true, true, true, true, false, false], "the default");
 }
 
+/// The backends of this workspace.
+const BACKENDS: [&str; 5] = [
+    "flash-backend-cpu",
+    "flash-backend-cuda",
+    "flash-backend-opencl-fpga",
+    "flash-backend-ranks",
+    "flash-backend-test",
+];
+
 #[test]
-fn backends_know_nothing_of_host_programs() {
-    let backends = ["flash-backend", "flash-backend-cpu", "flash-backend-cuda", "flash-backend-opencl-fpga"];
-    for backend in backends.into_iter().chain(["flash-backend-test", "flash-tests-template"]) {
+fn backends_know_nothing_of_host_programs_nor_of_each_other() {
+    for backend in BACKENDS.into_iter().chain(["flash-backend", "flash-tests-template"]) {
         let packages = packages_of(backend, &[]);
         for (name, is_there) in [("flash-types", true), ("flash-core", false), ("flash", false)] {
             assert_eq!(packages.contains(name), is_there, "{backend} and {name}: {packages:?}");
         }
+        let others = BACKENDS.into_iter().filter(|other| *other != backend);
+        let found: Vec<&str> = others.filter(|other| packages.contains(*other)).collect();
+        assert!(found.is_empty(), "{backend} and {found:?}");
     }
 }
