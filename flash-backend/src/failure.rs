@@ -9,6 +9,7 @@ pub struct Unavailable(pub String);
 /// A failure on a device.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text} ({code})")]
+#[non_exhaustive]
 pub struct Failure {
     /// Its kind.
     pub code: Code,

@@ -8,6 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Error {
     /// Its kind.
     pub code: Code,
@@ -18,6 +19,7 @@ pub struct Error {
 /// Kinds of errors. Their numbers are those of `mpix.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
+#[non_exhaustive]
 pub enum Code {
     /// A call before `MPIX_Initialize`, or a second one.
     Init = 1,

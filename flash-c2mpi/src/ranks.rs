@@ -165,7 +165,7 @@ fn status(Arrival { source, tag, bytes }: Arrival) -> Status {
 fn failed(error: TransferError) -> Error {
     let code = match error {
         TransferError::Truncated(_) => Code::Count,
-        TransferError::Failed(_) => Code::Other,
+        _ => Code::Other,
     };
     Error::new(code, format!("a message of an ordinary rank: {error}"))
 }

@@ -491,6 +491,16 @@ impl DeviceMemoryError {
     pub fn budget(&self) -> u64 {
         self.budget
     }
+
+    /// Bytes in use that could not be freed.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// What the device's backend said, where the device has less than its budget.
+    pub fn reason(&self) -> Option<&str> {
+        Some(&*self.reason).filter(|reason| !reason.is_empty())
+    }
 }
 
 impl LaunchError {

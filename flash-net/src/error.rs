@@ -104,6 +104,7 @@ impl NetError {
 
 /// A peer that is gone.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Loss {
     /// Its number.
     pub peer: Peer,

@@ -141,7 +141,8 @@ pub fn run() -> Result<ExitCode> {
 /// Runs the runtime's tests on devices of other processes. True if all pass.
 pub fn run_on_agents() -> Result<bool> {
     const PACKAGES: [&str; 4] = ["--package", "flash-tests", "--package", "flash-cli"];
-    let mut report = Report::new(in_ci());
+    // Kernels that use what is in their process are skipped, wherever this runs.
+    let mut report = Report::new(false);
     let build = [&["build", "--test", "runtime", "--bin", "flash"], &PACKAGES[..]].concat();
     report.run(Step::cargo("build", &build))?;
     let flash = root().join("target/debug/flash");

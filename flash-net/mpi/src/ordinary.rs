@@ -47,6 +47,7 @@ pub struct Arrival {
 
 /// Why a message is not sent or received.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// The message was longer than the place for it, and is lost.
     #[error("{0}")]

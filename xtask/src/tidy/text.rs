@@ -54,6 +54,15 @@ fn comments_keep_the_width_of_rustfmt_toml() {
 }
 
 #[test]
+fn architecture_has_at_most_thirty_words() {
+    let text = include_str!("../../../ARCHITECTURE.md");
+    let words = text.split("## ").find(|section| section.starts_with("Words\n")).expect("a section `Words`");
+    // Without the table's head.
+    let rows = words.lines().filter(|line| line.starts_with("| ")).count() - 1;
+    assert!((1..=30).contains(&rows), "{rows} words");
+}
+
+#[test]
 fn host_programs_name_no_vendor_and_no_kernel_language() {
     for folder in ["nbody", "diffusion", "jacobi3d", "tasks-tour", "graph-tour", "hicr"]
         .map(|name| format!("examples/{name}/src"))

@@ -1,4 +1,4 @@
-//! Round trips of frames between two processes over MPI: `mpiexec -n 2 round_trip`.
+//! Round trips of frames between two processes over MPI: `mpiexec -n 2 mpi_round_trip`.
 
 use flash_net::{Peer, Progress, Transport};
 use flash_net_mpi::{MpiTransport, launched};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let launched =
-        launched().ok_or("expected a launcher that starts two processes: mpiexec -n 2 round_trip")?;
+        launched().ok_or("expected a launcher that starts two processes: mpiexec -n 2 mpi_round_trip")?;
     let library = std::env::args_os().nth(1).map(PathBuf::from);
     let transport = MpiTransport::join(&launched, library.as_deref())?;
     let other = Peer(1 - transport.me().0.min(1));
