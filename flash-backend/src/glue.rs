@@ -1,4 +1,15 @@
-//! From the [`Backend`] trait to the vtable.
+//! From the [`Backend`] trait to the vtable: one `extern "C"` function per slot, generic over the backend.
+//!
+//! No panic of a backend leaves a slot: where a slot returns an error, it becomes one of the host
+//! (`entry`), elsewhere the answer is 0, or nothing. The host vouches for what it passes: devices, kernels
+//! and events are those that this backend gave.
+//!
+//! Devices are *cells*, which are leaked, as is each list of them: both stay valid after a device has
+//! gone. A kernel is a box, made by `prepare` and dropped by `release`. An event is the host's from
+//! `Event::into_raw` to `event_release`.
+//!
+//! `Instance::found` is locked while a backend looks for devices, its `Devices` while it says what has
+//! changed. No other slot takes a lock of this module: many threads use a device at once.
 
 use crate::backend::{Backend, Changes, Class, Device, Launch};
 use crate::event::{Event, Kind};

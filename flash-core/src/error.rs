@@ -1,4 +1,12 @@
 //! Errors: what was expected, what was found, where, and what to do.
+//!
+//! [`Error`] is the one error type of the library. Programs match on its variants and read the structs in
+//! them by methods: the fields of these are for this crate alone. A text says what was expected, what was
+//! found, and what to do next; tests compare the texts.
+//!
+//! A submission that failed is an [`Error::Launch`] with kernel, device and position; later ones that
+//! failed, too, are in [`LaunchError::others`]. [`Error::cause`] looks through it. A [`Failure`] of a
+//! backend becomes an [`Error::Backend`] with its code and text.
 
 #[cfg(feature = "recordings")]
 use crate::recording::error::RecordingError;

@@ -1,4 +1,15 @@
 //! The run of one launch on a team: rows to functions, phases to arguments, errors and times back.
+//!
+//! [`run`] returns when the launch is done. A [`Job`] is a launch as the team's [`Work`]: every row of
+//! every phase is given to one thread, and a phase begins after the one before is done. Arguments with two
+//! buffers exchange them after each phase, so even and odd phases have lists of their own. A `whole`
+//! kernel gets all rows of a phase in one call, on the calling thread, and uses the team by
+//! `abi::Threads`.
+//!
+//! Threads of a launch share its first error and a sum of times. After an error, or a stop flag that is
+//! seen, [`Work::run`] returns false, which ends the launch; the calling thread reads the outcome after
+//! that. Launches of one kernel may overwrite each other's measured times ([`CpuKernel`]): they decide how
+//! a launch is shared out, never what it computes.
 
 use crate::team::{Estimate, Team, Work};
 use flash_backend::Code;

@@ -1,4 +1,14 @@
 //! The attributes of an implementation in a kernel language, and the text before its source.
+//!
+//! Order: [`KernelSpec::read`] takes the attributes and refuses those that exclude each other;
+//! `with_checks` says whether indices are checked; [`KernelSpec::payload`] reads the code and sets what
+//! depends on it; `limit_grid` compares the parameters with the device's limit. Then the spec stays as it
+//! is. [`KernelSpec::source`] gives the text that is compiled, and [`KernelSpec::for_simple`] a clone with
+//! one more macro, for simple launches.
+//!
+//! What a text uses is found by looking for words. One that may include files or paste names is taken to
+//! use details of arrays and its threads: it gets a table and no `FLASH_GRID`. Attributes that are unknown
+//! here pass: they are for the choice of an implementation. Nothing here calls a driver or takes a lock.
 
 use super::DEVICE_HEADER;
 use super::include::{with_includes, without_mark};

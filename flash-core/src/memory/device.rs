@@ -1,4 +1,16 @@
 //! The memories of devices: buffers, their cache, the budget, and evictions when it is used up.
+//!
+//! A [`DeviceMemory`] is made once per main space of a backend and lives as long as the process. New bytes
+//! are counted before they are allocated, and only while the budget has room; to make room, cached buffers
+//! are freed first, then copies without users are evicted. A [`DeviceBuffer`] is all zeros when it is
+//! given out, and goes back to the cache when its last owner drops it. Only a holder of an array that has
+//! locked its directory makes, replaces or drops the array's copy.
+//!
+//! Locks, in this order: a memory's state word, its directory, `pool`. A thread that holds `pool` locks
+//! nothing else. An eviction may run while a directory is locked, and locks others: it takes their words
+//! first, with `try_evict`, which does not wait. [`DeviceMemory::lose`] is for threads that have locked no
+//! directory but those of memories that they hold; others call `note_loss`, and [`settle_losses`] when
+//! theirs is unlocked.
 
 mod pinned;
 mod spaces;

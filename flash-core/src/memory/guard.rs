@@ -1,4 +1,15 @@
 //! Host access to a memory: guards, and reading within a call.
+//!
+//! A guard is counted while it is alive: in the memory's state word, or, if it is of a part, in a list
+//! (`order/parts.rs`). Its elements are current on the host then. No launch writes what a [`ReadGuard`]
+//! reads, and nothing else uses the memory of a [`WriteGuard`]. A guard stays on its thread, as
+//! [`own_guards`] needs. Kernels and host tasks get none.
+//!
+//! Order: a new guard takes the word, is entered in `sites` (for messages alone) and [`own_guards`], and
+//! then fetches, with the directory locked, what is not on the host. If that fails, it is dropped as any
+//! other, and [`device::settle_losses`] follows. A drop takes it out of both lists, settles the directory
+//! after a write, and gives the word back last. A [`HostRead`] counts as a launch that reads. Once it is
+//! counted it waits for nothing but its fetching.
 
 use super::device;
 use super::state::Refused;

@@ -1,4 +1,14 @@
 //! Copies between places, and their counters.
+//!
+//! A [`Transfer`] is two buffers of one array and its grid. It owns neither buffer and takes no lock. Its
+//! callers see to it that both buffers live until the copy is complete, and that nothing writes the
+//! elements at the source or touches them at the destination. `run` returns then; `begin` may leave the
+//! last copy in flight, as a [`CopyInFlight`], which waits when it is dropped. What is current where is
+//! for the caller to write into the directory.
+//!
+//! A region is copied box by box. The table of routes says which device does it; if none can, the elements
+//! go through stages on the host. Copies inside one memory, and from host to host, are not counted. The
+//! counters are sums without an order: a reader may see a copy in one and not yet in another.
 
 use super::ArrayInner;
 use super::device::{CopyInFlight, DeviceMemory, staging};

@@ -1,4 +1,13 @@
 //! Open-ended attributes: options of a definition, a runtime or a submission beside its arguments.
+//!
+//! [`Attributes`] has at most one entry per name, in the order in which the names were first set: a name,
+//! a JSON value, and the typed form if a linked type has that name and the value fits. An unknown one is
+//! kept unchanged and goes to backends. A backend that does not know a *required* one refuses the launch.
+//!
+//! Three subsets are kept true here, by hand. An attribute that changes how a plan is made must be in
+//! `shapes_plans`, else a plan is found again that was made without it; one that chooses implementations,
+//! in `chooses`. A recording keeps those that are for backends, unknown, or listed in
+//! [`Attributes::of_the_computation`].
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,14 @@
 //! One dimension of an index space, and the types that it is made from.
+//!
+//! A [`Dim`] is made without a `Result`, so that `From` works for numbers and ranges of all types. What is
+//! no dimension becomes [`Dim::Invalid`], and a [`Dim::Range`] may come from a recording. So an
+//! [`Order`](super::Order) calls [`Dim::check`] on both before it uses them. No value of a dimension that
+//! has been checked wraps.
+//!
+//! A [`Sequence`] computes the order of its values and their groups once, when it is made, and does not
+//! change; clones share it. Values of constant step become a range, which needs no table. [`IntoDims`]
+//! writes to a list that the caller keeps, so that the dimensions of the last launch are compared without
+//! an allocation.
 
 use std::fmt;
 use std::iter::{Rev, StepBy};

@@ -1,4 +1,14 @@
 //! A device of this process, reached through the vtable of its backend, as the host has it.
+//!
+//! The controller names buffers by numbers, and is not trusted: [`LocalDevice::checked`], `copy`, `put`
+//! and `get` compare boxes with the bytes of buffers and of shared memory before a slot is called.
+//! Launches and copies own what they use (`Arc<Held>`): `free` takes the number away, and the buffer is
+//! freed when its last user is done.
+//!
+//! Threads: the agent's thread checks, and gives what may take long to the device's worker
+//! ([`LocalDevice::later`]), which runs jobs in order. [`LocalDevice::submit`] may be called on either. It
+//! calls `over` once: on that thread, or on the backend's thread that says that the launch's event has
+//! fired. `buffers` is the only lock, held to look a number up, to add or to remove one.
 
 use super::signature::Signature;
 use super::{library, lock};

@@ -1,4 +1,15 @@
 //! The arrays of one run: the regions that each place has of them, and the tasks that touch them.
+//!
+//! An [`Array`] belongs to the thread that walks through the pipeline; tasks do not use it. Its directory
+//! is ahead of them, as if all had succeeded: [`Array::take_back`] reverts failed copies, `settle.rs`
+//! poisons the rest. Each place has a [`BufferHistory`]. A new task waits for the writers of what it reads
+//! there, and for writers and readers of what it writes; then it is recorded itself. The host and its twin
+//! have one history.
+//!
+//! Locks: the directory of a memory that the run writes is locked for the whole run, but for the time from
+//! [`Array::leave`] to [`Array::lock`], in which the walk uses no array and none of its copies is in
+//! flight. That of a memory that the run only reads is locked for each look (`shared_read.rs`), so only
+//! one reference to it is alive at a time. Several are locked in the order of their memories' addresses.
 
 use super::lane::{Lane, drive_until};
 use super::lanes::Lanes;

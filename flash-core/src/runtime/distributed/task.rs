@@ -1,4 +1,15 @@
 //! Tasks: parts of launches, copies, and work of the host between them.
+//!
+//! A task is run once: by the thread that has its lane's turn, or by the walk if it is in no lane. The
+//! table at [`Task`] says which thread may touch which field. It waits only for tasks of its run that were
+//! made before it, so there is no circle: for their end, or for an argument's input. If the input was not
+//! made, the task does not run and fails itself. A task may be *in flight*: its device goes on without a
+//! thread. The device's callback only tells the lane, and the thread that drives the lane next ends the
+//! task.
+//!
+//! [`Tasks`] owns the tasks of a run; a [`TaskRef`] is not used after it is gone. What a task borrows has
+//! its lifetime taken off. So the scheduler drains its lanes before anything of the run is dropped, also
+//! after a panic, and `Tasks` asserts that all are done.
 
 use super::lane::Lane;
 use crate::devices::{DeviceHandle, take_error};
