@@ -1,4 +1,15 @@
 //! A node that runs: its replicas, its inboxes, and how a batch goes through it.
+//!
+//! A [`NodeCell`] has a `setup` until its graph starts. Then `bind` makes what is `live`, of which only
+//! the replicas and the order of batches change. An activation enters the strand, looks for room in the
+//! inboxes that the node fills, and is granted things of pools. If one of these fails, it parks there and
+//! gives back the others. Else it has a replica for itself, takes a batch under the lock of each inbox,
+//! and delivers what the node has emitted after the batch. There are never more activations than replicas.
+//!
+//! The order of an `ordered` node: a batch gets its number in the same lock in which it is taken, and is
+//! delivered under that lock. One whose turn has not come is held, and counted in the node's word
+//! ([`Begun`]), so that the graph does not end before. Panics of the user's code, of clones and of
+//! destructors stay in here: they fail the graph.
 
 use crate::error::{Error, GraphError};
 use crate::lane::{Filled, Lane, Waiter, lock};

@@ -1,4 +1,12 @@
 //! Building a graph: nodes, edges, and how nodes are to run.
+//!
+//! A [`Graph`] is built without errors: what is wrong is found by [`Graph::start`], all of it at once
+//! (`check.rs`), and nothing runs before. One thread builds (the plan is in a `RefCell`); only the
+//! settings of a node are under a lock, as its cell is shared with the run. They are read when the graph
+//! starts, and setting them later does nothing.
+//!
+//! A node's number is its position in the plan. It has one inbox for each type and function that it
+//! receives data by, so all edges of one type into a node fill the same inbox.
 
 use crate::cell::{Accept, ByReceive, Config, Gate, Make, NodeCell, Setup, Typed};
 use crate::check;

@@ -1,4 +1,13 @@
 //! Nodes that need no type of the user's: closures, sources, joins, gathers.
+//!
+//! All of them run as any other node does. A source has no edge that fills it: its inbox is a [`Ticket`],
+//! which holds one datum as long as there may be more items. Taking it permits one batch. If that was
+//! full, the source puts the ticket back and asks to be run again, which happens only when there is room
+//! for what it emits.
+//!
+//! A join keeps, for each key, data of one side at most. A gather keeps the data of a key until it has as
+//! many as it wants. Neither has a bound. What is left when all edges have ended is an error of the graph;
+//! until then `holds` tells it, where a graph is stuck.
 
 use crate::cell::{Accept, Inbox};
 use crate::error::Error;

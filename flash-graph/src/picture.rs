@@ -1,4 +1,9 @@
 //! Pictures of graphs: what they show, taken from a graph that is built, runs or has ended.
+//!
+//! A [`Picture`] is a [`Shape`], which does not change but for the time of the end, and the core of the
+//! run, which it keeps alive. A [`View`] is what it shows at one moment. It is made without stopping the
+//! graph: each inbox is locked for itself and counters are just read, so its numbers need not be of one
+//! instant. `dot.rs` and `svg.rs` draw views, and know nothing of the run.
 
 use crate::graph::{Edge, Kind, Plan, Planned};
 use crate::lane::Filled;

@@ -1,4 +1,14 @@
 //! Scopes: tasks that borrow from the function that spawns them; and [`join`].
+//!
+//! The state of a scope, and the second half of a join, are on the stack of the function that the user
+//! calls. It returns, also by a panic, only after all tasks that know the address have ended. The borrows
+//! of tasks rest on that. The last task signals the waiter of the scope, and does not touch the state
+//! afterwards.
+//!
+//! A task that spawns on its own thread is counted in its own node, without an atomic instruction; what
+//! another thread spawns is counted in the scope's ([`Node`]). A waiting thread runs other tasks
+//! meanwhile, or its fiber is left. Inside a kernel nothing is queued: both functions of a join run at
+//! once, and so does a spawn.
 
 use crate::done::{Done, Handle};
 use crate::error::TaskError;

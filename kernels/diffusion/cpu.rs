@@ -1,4 +1,11 @@
 //! The diffusion kernels on the CPU: a readable version of each, and spans.
+//!
+//! [`Plain`] defines the results; all versions agree with it. So the order of sums is fixed ([`step`]),
+//! and [`nearest`] rounds as [`cell`] does. What a definition cannot say is checked here: the lengths of
+//! moves ([`particles`]), the shape of a field ([`shape`]), and that a cell lies in its plane ([`check`]).
+//!
+//! `walk` and `heat` are compiled once per instruction set (`spans!`). The only `unsafe` code is that of
+//! `heat`: it loads and stores whole registers inside rows whose lengths it has compared before.
 
 use super::{
     Count, CountItem, CountSpan, Heat, HeatItem, HeatSpan, OUTSIDE, STRETCH, Walk, WalkItem, WalkSpan,

@@ -1,4 +1,12 @@
 //! CUDA C++ compiled at run time by NVRTC, a library that is loaded at its first use.
+//!
+//! The binding panics where a function is missing. So nothing of it is called before `nvrtc` has found
+//! all of `SYMBOLS`, and a function that is called here must be listed there. The library is loaded
+//! once; a failure is kept, too, and is the error of each later compilation.
+//!
+//! A program is compiled together with a template whose name tells the types of the kernel's parameters
+//! (`TELLER`). If that does not compile, it is compiled again without; then the types are unknown, or
+//! follow from the kernel's own name. A `Program` belongs to the call that makes it.
 
 use cudarc::nvrtc::sys::nvrtcProgram;
 use cudarc::nvrtc::{result, sys};

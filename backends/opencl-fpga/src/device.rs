@@ -1,4 +1,13 @@
 //! The backends and their devices.
+//!
+//! Both backends have the same type of device; `discover` sorts FPGAs from the others. A device is found
+//! without a context. Context, queues and buffers are made when it is first used
+//! ([`OpenClDevice::opened`]), and stay. One that works in the host's memory (`in_place`) gets arrays
+//! where they are. It is checked when it is opened that it and the host see each other's writes. All
+//! others have buffers of OpenCL, and copies.
+//!
+//! Any thread may call a device. It has no lock itself: programs, the queue of kernels and buffers have
+//! theirs.
 
 use crate::buffers::Buffers;
 use crate::counted;

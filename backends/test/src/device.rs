@@ -1,4 +1,12 @@
 //! The backend and its devices.
+//!
+//! `FLASH_TEST` says which devices there are and what goes wrong on them. Devices that were found together
+//! share memory spaces. Launches, copies and allocations are counted per device; a fault names one by its
+//! number, and a launch with arguments that are refused has none. From the command at which it is lost on,
+//! a device refuses all three.
+//!
+//! Kernels are functions of the host. Launches and copies have a queue each, which runs one command at a
+//! time, on its thread or on the caller, and takes at least the time that the settings say.
 
 use crate::launch::{self, OwnedLaunch, TestKernel};
 use crate::memory::{self, Space};

@@ -1,4 +1,13 @@
 //! The words of a launch for a cooperating kernel: those of `flash_launch`, and its table.
+//!
+//! `include/flash_device.h` reads them by the same numbers, so both change together: first the words of
+//! the head, then those of each axis and each array, then, for a program with `FLASH_GRID`, strides. The
+//! table has the details of arrays, if the text may read them, the words of a fault, if indices are
+//! checked, and then listed values.
+//!
+//! [`KernelSpec::tell`] fills [`LaunchWords`] anew for each phase; the vectors are kept, so that most
+//! launches allocate nothing. [`LaunchWords::in_runs`] and [`LaunchWords::as_grid`] convert them
+//! afterwards. Where a kernel has 32-bit indices, `tell` refuses a launch whose indices need more.
 
 use super::KernelSpec;
 use super::bounds::end_of_accumulators;

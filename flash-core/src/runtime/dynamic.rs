@@ -1,4 +1,10 @@
 //! Kernels by name, for programs that do not have their types.
+//!
+//! A [`Kernel`] is the descriptors that implementations of one name have, as the registry was when it was
+//! found. [`Kernel::args`] compares the arguments with them. That stands for what the compiler checks of a
+//! definition: number, element types, scalar or array, and that what is written may be written. From there
+//! on a [`ByName`] is recorded and proved as every submission is. [`ByName::erased`] checks nothing: its
+//! callers have a descriptor and arguments that fit.
 
 use super::state::Runtime;
 use super::submission::{Submission, sealed};

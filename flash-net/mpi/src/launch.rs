@@ -1,4 +1,12 @@
 //! Starting the processes of a job by an MPI's launcher, on this host or on those of a file.
+//!
+//! A [`Launcher`] is known by what it says of its version, and its kind decides all flags. Nothing is
+//! started here: [`Launcher::command`] is the command. With it, a job goes on when one of its processes is
+//! gone, processors are left to the processes, and Open MPI passes on the variables that begin with
+//! `FLASH_`.
+//!
+//! A file of hosts is checked before a launcher sees it: errors name line and column, and a name cannot be
+//! taken for a flag.
 
 use crate::find::open_first;
 use crate::{Family, Mpi, MpiError};

@@ -1,4 +1,14 @@
 //! The views of a staged kernel that give elements, and what is indexed.
+//!
+//! A value of this module is the name of an argument; its methods write texts with the macros of
+//! `flash_device.h`. An index that the kernel computes is checked by the text: by `FLASH_AT`, for which
+//! what is outside a row or a part is outside the array, or, in an array of the kernel's own, by
+//! `flash_inside`. `proved` is for elements that the launch's proof covers, such as the work item's own,
+//! and for no others.
+//!
+//! What a text needs beside these macros is put before it at its first use ([`define`]). It has two forms,
+//! with checks and, if `FLASH_UNCHECKED` is defined, without. A view is no variable of a text: it is used
+//! where it is known.
 
 use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{define, error, message};

@@ -1,4 +1,14 @@
 //! [`Item`](super::Item): a work item's own element or row.
+//!
+//! Indices are not checked here. Before the launch it was proved (`runtime/proof.rs`) that the element of
+//! each item lies inside the array and, where it is written, is no other item's of the phase. So all that
+//! makes a view is `unsafe` and for the doors' shims; what is safe checks the number of an item in its
+//! run.
+//!
+//! There are three steps: an [`ItemBound`] for a share, an [`ItemRun`] for items along dimension 0, and
+//! then the element, slice or row that the kernel gets. `CLASS` says at compile time how far the elements
+//! of a run are apart. The address of element 0 need not lie in the buffer, where a device has only a part
+//! of the array.
 
 use super::part::{check_all, reach};
 use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};

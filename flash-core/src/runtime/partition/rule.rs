@@ -1,4 +1,13 @@
 //! The rule by which launches of one kernel are cut: `part_by` with its names looked up.
+//!
+//! A [`PartRule`] is made once per plan, and a name that is not there is an error then. Afterwards it only
+//! reads: a launch, and row pointers in arrays that are current on the host and not written meanwhile. If
+//! an option asks for a cut that is not possible, that is an error; if only the definition does, the
+//! launch runs whole.
+//!
+//! The boxes that maps give are not checked here: `evaluate` proves that they lie in their arrays and,
+//! where written, apart. A map function is the user's. It runs with the mark of a kernel, so that it
+//! cannot take guards or launch, and its panic is an error with its name.
 
 use super::{Axes, Launch, candidate, part_error};
 use crate::error::{Error, PartProblem};

@@ -1,5 +1,14 @@
-//! The walk through a pipeline's submissions: each becomes parts, with the copies that they need before them,
-//! in the lanes of devices.
+//! The walk through a pipeline's submissions: each becomes parts, with the copies that they need before
+//! them, in the lanes of devices.
+//!
+//! One thread walks. For each submission it places the parts, makes room and copies what is missing
+//! ([`Scheduler::make_current`]), puts a task per part into the lane of its device ([`Scheduler::put`]),
+//! and records what the task touches. Later tasks find it in the arrays. Directories are advanced as if
+//! everything succeeded; a submission that fails on the walk poisons what it should have written, for
+//! later ones, and `settle.rs` does the rest at the end.
+//!
+//! The walk runs tasks itself when many wait, and wherever it has to wait. Tasks point into the recording
+//! and the plans. So the scheduler drains its lanes before it is dropped, also after a panic.
 
 mod accumulators;
 mod checks;
