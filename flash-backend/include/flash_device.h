@@ -1,6 +1,6 @@
 /* FLASH: the interface of kernels, in C (or in Fortran through bind(C)), in OpenCL C and in CUDA C++.
  *
- * Made from flash-core/src/abi and tests/tests/plugins by tests/tests/plugins/header.rs: do not edit. The
+ * Made from flash-types/src/abi and tests/tests/plugins by tests/tests/plugins/header.rs: do not edit. The
  * layouts are frozen.
  *
  * In C, a function that runs some work items:
@@ -306,7 +306,7 @@ typedef struct flash_launch {
 #define FLASH_OF(array) (flash_run.arrays[FLASH_ARRAY_##array])
 
 #ifdef FLASH_CHECK_BOUNDS
-/* The setting `check_bounds`: an index outside its array is noted for the host, and the element is one that nobody
+/* The setting `check_bounds`: an index outside its array is noted for the host, and the element is one that nothing
  * reads. A function that uses FLASH_AT has the parameters `flash_run` and `flash_table`. The first words are of the
  * fault, the rest is for elements of up to FLASH_SCRATCH bytes. */
 #ifdef __OPENCL_VERSION__

@@ -77,7 +77,7 @@ module flash_host
         module procedure as_i32, as_i64, as_f32, as_f64, as_array
     end interface
 
-    ! A dimension of so many values from 0.
+    ! A dimension of this many values from 0.
     interface flash_count
         module procedure count_i32, count_i64
     end interface
@@ -549,7 +549,7 @@ contains
         dimension%count = count
     end function
 
-    ! So many values from start, step apart.
+    ! This many values from start, step apart.
     pure function flash_range(start, step, count) result(dimension)
         integer(c_int64_t), intent(in) :: start, step, count
         type(flash_dimension) :: dimension

@@ -234,7 +234,7 @@ class handle {
 public:
     explicit handle(flash_handle *started) : handle_(started) {}
     void wait() const { check(flash_handle_wait(handle_.get())); }
-    // True if it has finished, after at most so many nanoseconds.
+    // True if it has finished, after at most this many nanoseconds.
     bool test(uint64_t nanoseconds = 0) const
     {
         int32_t done;

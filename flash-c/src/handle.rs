@@ -78,7 +78,7 @@ pub unsafe fn give<T: Kind, H>(value: T, to: *mut *mut H) -> Result<(), Failure>
         let tag = AtomicU64::new(FREED);
         Box::leak(Box::new(Slot { tag, value: UnsafeCell::new(MaybeUninit::uninit()) }))
     });
-    // SAFETY: the slot was in the queue, or is new: no one else has it.
+    // SAFETY: the slot was in the queue, or is new: no other thread has it.
     unsafe { (*slot.value.get()).write(value) };
     slot.tag.store(T::TAG, Ordering::Release);
     *to = std::ptr::from_ref(slot).cast_mut().cast();

@@ -228,7 +228,7 @@ pub unsafe extern "C" fn flash_handle_wait(handle: *const StartedHandle) -> i32 
     })
 }
 
-/// Waits at most so many nanoseconds, 0: not at all, and runs nothing. `done` becomes 1 if it has finished
+/// Waits at most this many nanoseconds, 0: not at all, and runs nothing. `done` becomes 1 if it has finished
 /// and 0 if not; in the latter case the result is `OK`.
 ///
 /// Errors: those of the pipeline, if it has finished; then `done` is 1.

@@ -186,7 +186,7 @@ fn built_in(name: &str) -> Option<Result<AnyType, Failure>> {
 /// A list that the caller has.
 ///
 /// # Safety
-/// The pointer is NULL, or to so many values that do not change during the call.
+/// The pointer is NULL, or to `count` values that do not change during the call.
 pub unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);

@@ -16,9 +16,9 @@
  * function that fails changes nothing of what it was given, and sets no result. No panic, exception or signal
  * of FLASH leaves a function.
  *
- * Ownership. Who creates, opens or finds a handle frees it, each by its function; the order does not matter,
- * since what needs another thing keeps it. Arguments of a call are read during the call only, and arrays are
- * copied, unless it says otherwise.
+ * Ownership. The program frees a handle that it creates, opens or finds, each by its function; the order does
+ * not matter, since what needs another thing keeps it. Arguments of a call are read during the call only, and
+ * arrays are copied, unless it says otherwise.
  *
  * Threads. Every function may be called from any thread. A handle may be used by several threads at once,
  * but for a pipeline that is changed; that is found out (BUSY).

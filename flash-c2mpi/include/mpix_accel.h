@@ -212,7 +212,7 @@ __attribute__((format(printf, 1, 2))) static inline void mpix_refuse(const char 
     va_end(values);
 }
 
-/* The length of a text, or so many bytes of it: for `%.*s`. */
+/* The length of a text, at most `bytes`: for `%.*s`. */
 static inline int mpix_at_most(flash_str text, size_t bytes) {
     return (int)(text.len < bytes ? text.len : bytes);
 }

@@ -71,7 +71,7 @@ pub(crate) struct Timing {
 const SHORT: u64 = 20_000;
 /// Bytes that are tried.
 const SMALL: usize = 64 << 10;
-/// One in so many is measured.
+/// One in this many is measured.
 const SAMPLE: u32 = 64;
 /// Messages that a child rank keeps.
 const SPARE: usize = 64;

@@ -57,7 +57,7 @@ pub fn free(address: *mut u8) -> Result<()> {
     }
 }
 
-/// The memory of an array of so many elements, if its address is of an allocation.
+/// The memory of an array of this many elements, if its address is of an allocation.
 ///
 /// # Errors
 /// [`Code::Count`] if it leaves the allocation; [`Code::Type`] if that is in use as an array of another type

@@ -61,7 +61,7 @@ pub struct Status {
 pub enum Target<'a> {
     /// A compute object: its arrays, or all of it, if it is empty.
     Object(&'a ComputeObj),
-    /// The elements of one array, at most so many.
+    /// The elements of one array, at most this many.
     ///
     /// # Safety
     /// See [`World::receive`].

@@ -224,7 +224,7 @@ pub fn here(question: &Question<'_>, part: &str) -> anyhow::Result<bool> {
         names.sort_unstable();
         names.dedup();
         let names = names.join("\n  ");
-        return Err(Refused(format!("no check has `{part}` in its name; there are\n  {names}")).into());
+        return Err(Refused(format!("no check has `{part}` in its name; available:\n  {names}")).into());
     }
     printer.finish()
 }

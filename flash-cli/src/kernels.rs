@@ -13,7 +13,7 @@ pub fn run(name: &str) -> anyhow::Result<String> {
         let there: BTreeSet<&str> = all.iter().map(|text| text.kernel.as_str()).collect();
         let there: Vec<&str> = there.into_iter().collect();
         anyhow::bail!(
-            "expected a kernel with a text for devices, found none named `{name}`; there are {}",
+            "expected a kernel with a text for devices, found none named `{name}`; available: {}",
             there.join(", ")
         );
     }

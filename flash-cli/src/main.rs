@@ -182,8 +182,8 @@ enum Command {
     },
     /// Run a program whose runtime key RANK has the devices of other processes.
     ///
-    /// Starts the program as so many processes of this machine, and divides the processors among them; where
-    /// there are more processes than processors, these are shared. The first process, rank 0, runs the
+    /// Starts the program as N processes of this machine, and divides the processors among them;
+    /// where there are more processes than processors, these are shared. The first process, rank 0, runs the
     /// program. Each other one becomes an agent when its program asks for its first runtime: it serves its
     /// devices to rank 0, and ends with it. RANK is all devices of all agents, RANK:2 those of rank 2,
     /// RANK:2/ALL_CPU:0 one of them, RANK:gpu all of a class; ALL_ACCEL are the best devices of all ranks,
@@ -208,7 +208,7 @@ enum Command {
         /// Start them on this machine by MPI.
         #[arg(long)]
         mpi: bool,
-        /// Start them by MPI on the hosts of a file of lines `HOST [SLOTS]`: at most so many processes on
+        /// Start them by MPI on the hosts of a file of lines `HOST [SLOTS]`: at most SLOTS processes on
         /// each, 1 if there is no number.
         #[arg(long, value_name = "FILE")]
         hosts: Option<PathBuf>,
@@ -421,7 +421,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    // `flash agent` says first who is told of what it does, and each rank says what it has.
+    // `flash agent` first sets what is told of its work, and each rank says what it has.
     if !matches!(command, Command::Agent { .. } | Command::Topology { .. }) {
         flash::prelude::agent_here();
     }

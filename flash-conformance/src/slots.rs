@@ -23,7 +23,7 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("memory that is cleared is zero", clearing),
     ("host memory is registered", registration),
     ("boxes of one, two and three dimensions are copied", copies),
-    ("user events fire once, and tell everyone who waits", user_events),
+    ("user events fire once, and tell all that wait", user_events),
     ("a user event carries its error", events_with_errors),
     ("a launch waits for its events", submissions::launches_wait),
     ("a launch whose event failed does not run", submissions::launches_fail_with_their_events),
@@ -142,7 +142,7 @@ fn unknown_names(subject: &Subject) -> Outcome {
     if let Some(get) = subject.api().get_extension {
         // SAFETY: the text lives for the call.
         let extension = unsafe { get(Str::new("conformance.nobody_has_this"), 1) };
-        ensure!(extension.is_null(), "expected NULL for an extension that nobody has");
+        ensure!(extension.is_null(), "expected NULL for an extension that no backend has");
     }
     slot(subject.api().query, "query")?;
     match subject.device.query("conformance.nobody_has_this") {

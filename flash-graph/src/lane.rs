@@ -32,7 +32,7 @@ pub(crate) struct Lane<T> {
     state: Lock<Inside<T>>,
     /// The number of data in the queue.
     len: AtomicUsize,
-    /// At most this many data before whoever fills it waits.
+    /// At most this many data before what fills it waits.
     capacity: AtomicUsize,
     urgency: OnceLock<Urgency<T>>,
 }

@@ -72,8 +72,8 @@ impl Signal {
         Seen(self.0.load(Ordering::Acquire))
     }
 
-    /// Whom a publisher calls that has seen that nothing looks for work. At most one thread is on its way of
-    /// either kind.
+    /// The thread that a publisher calls when it has seen that nothing looks for work. At most one thread of
+    /// either kind is on its way.
     pub(crate) fn call(&self, most_workers: usize) -> Call {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {

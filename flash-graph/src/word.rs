@@ -11,8 +11,8 @@
 //!    negative for a moment; the end waits for that.
 //! 3. What a node emits is counted before the datum that caused it is counted down. A cycle counts a datum
 //!    before it is put into an inbox. So a count is 0 only if nothing can follow.
-//! 4. Exactly one change makes a word both closed and empty. It returns [`After::Ends`], and whoever made it
-//!    sees to the end.
+//! 4. Exactly one change makes a word both closed and empty. It returns [`After::Ends`], and the thread that
+//!    made it sees to the end.
 
 use super::sync::{AtomicU64, Ordering};
 
@@ -188,8 +188,8 @@ impl Count {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
     }
 
-    /// `count` data are done with. True if nothing is left and nothing can come: whoever is told finishes the
-    /// cycle's next node, for which [`hold`](Self::hold) counts first.
+    /// `count` data are done with. True if nothing is left and nothing can come: the thread that is told
+    /// finishes the cycle's next node, for which [`hold`](Self::hold) counts first.
     pub(crate) fn sub(&self, count: u32) -> bool {
         let before = self.0.fetch_sub(u64::from(count), Ordering::AcqRel);
         before == CLOSED + u64::from(count)

@@ -13,7 +13,7 @@ use crate::managers::{CommunicationManager, Managers, copy};
 use crate::slot::{GlobalSlot, Key, LocalAt, LocalSlot, Tag};
 use std::sync::Arc;
 
-/// Who may push at the same time.
+/// Which producers may push at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Producers {
     /// One producer.
@@ -27,9 +27,9 @@ pub enum Producers {
 /// How large messages are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// All of so many bytes.
+    /// All of this many bytes.
     Fixed(u64),
-    /// Any, as long as those in a buffer have at most so many bytes together.
+    /// Any, as long as those in a buffer have at most this many bytes together.
     Variable(u64),
 }
 

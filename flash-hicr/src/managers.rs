@@ -220,7 +220,8 @@ pub trait CommunicationManager: Send + Sync {
     /// [`Error::Lost`] if an instance is gone that has not called it.
     fn fence(&self, tag: Tag) -> Result<(), Error>;
 
-    /// Waits until so many copies from the slot and so many to it are done in all, since it was allocated.
+    /// Waits until `sent` copies from the slot and `received` copies to it are done in all, since it was
+    /// allocated.
     ///
     /// # Errors
     /// [`Error::Lost`] if all others are gone, and they are not.

@@ -370,7 +370,7 @@ impl Room {
         self.bells[worker].notify_one();
     }
 
-    /// So many more tasks wait for others.
+    /// This many more tasks wait for others.
     pub(crate) fn waits(&self, more: isize) {
         let mut gate = self.gate();
         gate.waiting += more;

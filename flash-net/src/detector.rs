@@ -273,7 +273,7 @@ mod tests {
             Pair { now: Instant::now() + SILENCE, me, other }
         }
 
-        /// Looks every 50 ms for so long; `answer` is called after each.
+        /// Looks every 50 ms for this long; `answer` is called after each.
         fn pass(&mut self, time: Duration, mut answer: impl FnMut(&SharedTransport)) {
             for _ in 0..time.as_millis() / 50 {
                 self.now += 50 * MS;

@@ -128,7 +128,7 @@ pub enum How {
     Left,
     /// Its process ended. The status is there if it was a child of this process.
     Ended(Option<ExitStatus>),
-    /// It gave no sign of life for so long: it is stopped, or hangs.
+    /// It gave no sign of life for this long: it is stopped, or hangs.
     Silent(Duration),
     /// It wrote what no correct peer writes.
     Protocol(String),

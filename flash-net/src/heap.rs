@@ -12,7 +12,7 @@ use crate::memory::SharedMemory;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Blocks of at least so many bytes are whole pages.
+/// Blocks of at least this many bytes are whole pages.
 const LARGE: u64 = 64 << 10;
 /// What small blocks are cut from, and its alignment.
 const SLAB: u64 = 1 << 20;

@@ -29,7 +29,7 @@ impl Mapping {
     /// The file's memory, all `bytes` of it.
     ///
     /// # Safety
-    /// The file has at least so many bytes, and is sealed against shrinking.
+    /// The file has at least this many bytes, and is sealed against shrinking.
     pub(crate) unsafe fn of(file: &File, bytes: u64) -> Result<Mapping, NetError> {
         Mapping::map(bytes, 0, file.as_raw_fd())
     }

@@ -161,7 +161,7 @@ impl Watch {
         if polls.is_empty() {
             return Vec::new();
         }
-        // SAFETY: so many entries. Does not block.
+        // SAFETY: `polls` has that many entries. Does not block.
         let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, 0) };
         if ready <= 0 {
             return Vec::new();

@@ -128,7 +128,7 @@ fn ask(
     let none = |error: io::Error| {
         let there = services().unwrap_or_default().join(", ");
         let why = format!(
-            "no agent listens as `{name}` ({error}); there is: {}; start one with `flash serve KEY --listen {name}`",
+            "no agent listens as `{name}` ({error}); available: {}; start one with `flash serve KEY --listen {name}`",
             if there.is_empty() { "none" } else { &there }
         );
         refuse(what, why)

@@ -1,6 +1,6 @@
 //! The transport in memory that is shared: by the processes of a host, or by parts of one process.
 //!
-//! Who changes what: the sending side of each mailbox is under a lock of its own; the receiving side of all
+//! Locks: the sending side of each mailbox is under a lock of its own; the receiving side of all
 //! of them under one, which the thread that takes frames holds. Positions that waiting threads look at are
 //! atomics which that thread writes. Losses are written once.
 

@@ -19,7 +19,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Sleeps while `word` has the value `seen`, at most so long. May return early.
+/// Sleeps while `word` has the value `seen`, at most this long. May return early.
 ///
 /// The futex is not private: the word may lie in memory of several processes.
 pub(crate) fn futex_wait(word: &AtomicU32, seen: u32, at_most: Option<Duration>) {

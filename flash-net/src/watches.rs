@@ -19,7 +19,7 @@ struct Books {
 }
 
 impl Watches {
-    /// Of so many peers, of whose processes nothing is known.
+    /// Of this many peers, of whose processes nothing is known.
     pub fn new(peers: usize) -> Watches {
         Watches(Mutex::new(Books { processes: Vec::new(), heard: vec![(0, None); peers] }))
     }

@@ -3,7 +3,7 @@
 //! | part | written by |
 //! |---|---|
 //! | head: a magic number, version, places, bytes of an arena | the process that makes the world |
-//! | number of peers: places that are in use | whoever adds a peer |
+//! | number of peers: places that are in use | the process that adds a peer |
 //! | per peer: its doorbell, its name and processors as assigned, its entry as it joins | the one that makes the world, the peer; the doorbell by all |
 //! | per pair: a mailbox | sender and receiver |
 //! | per peer: an arena | all |
@@ -310,7 +310,7 @@ impl World {
         World::with(members, spare, wanted.min(limit))
     }
 
-    /// A new world of these peers and no others, with arenas of so many bytes, rounded to 2 MiB.
+    /// A new world of these peers and no others, with arenas of this many bytes, rounded to 2 MiB.
     ///
     /// # Errors
     /// As [`World::create`].

@@ -7,7 +7,7 @@
 //! | `GONE` | open, and the handle was dropped |
 //! | `DONE` | it has ended |
 //!
-//! Whoever comes second frees the task: the handle that finds `DONE`, or the end that finds `GONE`.
+//! The side that comes second frees the task: the handle that finds `DONE`, or the end that finds `GONE`.
 //! Model-checked (`tests/loom`).
 
 use super::sync::{AtomicUsize, Ordering};

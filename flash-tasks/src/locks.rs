@@ -244,7 +244,7 @@ impl std::fmt::Debug for Condvar {
     }
 }
 
-/// A number of permits, for tasks that may only be so many at once.
+/// A number of permits, for tasks of which only that many may go on at once.
 ///
 /// # Examples
 /// ```

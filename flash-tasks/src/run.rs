@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Tasks between looks at the clock, and at pending operations.
 const TASKS_PER_LOOK: u32 = 32;
-/// A thread that waits looks for tasks for so long before it sleeps.
+/// A thread that waits looks for tasks for this long before it sleeps.
 const SPIN: Duration = Duration::from_micros(30);
 /// Fibers without a task that a thread keeps.
 const IDLE_FIBERS: usize = 32;

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 /// A worker leaves the tasks for a moment after this time, for work of other sources.
 const TURN: Duration = Duration::from_micros(200);
-/// A worker without a task looks for one for so long before it leaves the tasks.
+/// A worker without a task looks for one for this long before it leaves the tasks.
 const SEARCH: Duration = Duration::from_micros(5);
 
-/// At most so many threads run tasks at once. 0 until a thread uses tasks.
+/// At most this many threads run tasks at once. 0 until a thread uses tasks.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
 /// Changes when a worker looks for tasks, and after a thread that may be called for some has gone to sleep or

@@ -9,7 +9,7 @@ pub enum Error {
     /// JSON that is no topology.
     #[error("expected a topology as JSON, as `flash topology --json` writes it: {0}")]
     Json(serde_json::Error),
-    /// A topology of things that nothing has so many of.
+    /// A topology with more things of a kind than any machine has.
     #[error("expected at most 8192 {what}, found {count}")]
     TooMany {
         /// What there are too many of.

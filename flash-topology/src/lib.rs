@@ -270,7 +270,8 @@ impl Topology {
     /// A topology from the JSON of [`to_json`](Self::to_json), which may come from anywhere.
     ///
     /// # Errors
-    /// [`Error::Json`] with line and column; [`Error::TooMany`] of something that no machine has so many of.
+    /// [`Error::Json`] with line and column; [`Error::TooMany`] for more things of a kind than any machine
+    /// has.
     pub fn from_json(json: &str) -> Result<Topology, Error> {
         let topology: Topology = serde_json::from_str(json).map_err(Error::Json)?;
         let few =

@@ -99,7 +99,7 @@ fn ensure_is_listed(name: &str, list: &str) -> Result<()> {
     let names: Vec<&str> = list.lines().collect();
     ensure!(
         names.contains(&name),
-        "expected the name of a benchmark, found `{name}`; there are {}",
+        "expected the name of a benchmark, found `{name}`; available: {}",
         names.join(", ")
     );
     Ok(())
@@ -205,7 +205,7 @@ mod tests {
         let list = "dispatch\ntasks\n";
         assert!(ensure_is_listed("tasks", list).is_ok());
         let error = ensure_is_listed("task", list).unwrap_err().to_string();
-        assert_eq!(error, "expected the name of a benchmark, found `task`; there are dispatch, tasks");
+        assert_eq!(error, "expected the name of a benchmark, found `task`; available: dispatch, tasks");
     }
 
     #[test]

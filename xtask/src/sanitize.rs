@@ -34,7 +34,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module \
 /// The options of the command.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Fuzz the reader of recordings, and those of messages, each for so long instead.
+    /// Fuzz the reader of recordings, and those of messages, each for this many seconds instead.
     #[arg(long, value_name = "SECONDS")]
     fuzz: Option<u32>,
     /// Fuzz this one only.

@@ -32,8 +32,8 @@ impl Wheels {
         found.is_some() && found == read(root().join(self.packages))
     }
 
-    /// Downloads them, and makes a folder of what is kept; one that is there already is exchanged. Whoever
-    /// finds the folder finds it complete.
+    /// Downloads them, and makes a folder of what is kept; one that is there already is exchanged. A
+    /// process that finds the folder finds it complete.
     pub fn fetch(&self, folder: &Path) -> Result<()> {
         if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
             bail!("they are published for Linux on x86-64 alone");
@@ -49,7 +49,7 @@ impl Wheels {
                 fs::rename(folder, work.join("before")).ok();
             }
             match fs::rename(kept, folder) {
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(_) if folder.is_dir() => Ok(()),
                 outcome => outcome.with_context(|| format!("cannot create {}", folder.display())),
             }

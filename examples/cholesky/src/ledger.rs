@@ -46,7 +46,7 @@ struct Progress {
 }
 
 impl Ledger {
-    /// Of a matrix of so many rows of tiles, none of which is there.
+    /// Of a matrix of this many rows of tiles, none of which is there.
     pub fn new(rows: usize) -> Ledger {
         let nothing = Progress { idle: false, updates: 0, done: false };
         Ledger { tiles: (0..rows).map(|i| vec![nothing; i + 1]).collect() }

@@ -95,7 +95,7 @@ impl<'a, T> Rows<'a, T> {
 }
 
 impl<T: Number> Blocks<T> {
-    /// The cube at its start, in so many blocks along x, y and z. Passes have `depth` steps.
+    /// The cube at its start, in this many blocks along x, y and z. Passes have `depth` steps.
     ///
     /// # Panics
     /// If one of several blocks has fewer than two points along an axis, or `depth` is 0.

@@ -342,7 +342,7 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         cache.put("key", b"program").unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(cache.get("key"), None, "somebody may have changed it");
+        assert_eq!(cache.get("key"), None, "another user may have changed it");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -62,7 +62,7 @@ unsafe fn place<'a, T>(to: *mut T, what: &str) -> Result<&'a mut T> {
 /// A list that the caller has.
 ///
 /// # Safety
-/// The pointer is NULL, or to so many values that do not change during the call.
+/// The pointer is NULL, or to `count` values that do not change during the call.
 unsafe fn list<'a, T>(first: *const T, count: usize, what: &str) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);

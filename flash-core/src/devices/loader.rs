@@ -528,7 +528,7 @@ pub(crate) fn library_function(path: &Path, symbol: &str) -> Result<abi::SpanFn,
         }
         [] => {
             return Err(fail(format!(
-                "expected a function `{symbol}`; there are {}",
+                "expected a function `{symbol}`; available: {}",
                 list(&mut names.iter())
             )));
         }

@@ -346,8 +346,8 @@ impl Registry {
         };
         let found = match self.selected(backend, suffix) {
             Some(Ok(found)) if !found.is_empty() => return Ok(found),
-            Some(Ok(_)) => format!("there is no device `{name}:{suffix}`; there is {}", there()),
-            Some(Err(why)) => format!("there is no device `{name}:{suffix}`: {why}; there is {}", there()),
+            Some(Ok(_)) => format!("there is no device `{name}:{suffix}`; available: {}", there()),
+            Some(Err(why)) => format!("there is no device `{name}:{suffix}`: {why}; available: {}", there()),
             None => {
                 let numbered = self.numbered(backend, suffix);
                 let selects = |d: &DeviceHandle| match numbered {

@@ -158,7 +158,7 @@ fn threads_wait_for_each_other() {
     assert_eq!(*memory.read().unwrap(), [2 * rounds; 2]);
 }
 
-/// So many that the count is full: the next waits.
+/// As many as can be counted: the next one waits.
 #[test]
 fn more_readers_than_can_be_counted() {
     let memory = FlashMemory::from([1u8]);

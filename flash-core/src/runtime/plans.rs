@@ -84,7 +84,7 @@ pub(super) struct PlanTables(Mutex<Vec<Arc<Plans>>>);
 /// At most this many tables are kept, beside those in use.
 const KEPT: usize = 32;
 
-/// So many plans of a kernel that failed in one way are kept, with what their errors say.
+/// This many plans of a kernel that failed in one way are kept, with what their errors say.
 const PASSING: usize = 16;
 
 impl PlanTables {
@@ -285,7 +285,8 @@ impl Plans {
         unsafe { &*plan }
     }
 
-    /// Keeps a plan for the pipelines that have it. Who tries for ever gets the last that was kept.
+    /// Keeps a plan for the pipelines that have it. A program that tries for ever gets the last one that was
+    /// kept.
     fn keep_passing(&self, mut plan: Box<Plan>) -> &Plan {
         plan.hide();
         let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,7 +74,7 @@ impl SmallPipeline {
         self.has_taken(self.begun.elapsed().as_nanos() as f64, list);
     }
 
-    /// The same, of one that has taken so many nanoseconds.
+    /// The same, of one that has taken this many nanoseconds.
     pub(super) fn has_taken(&self, taken: f64, list: &SubmissionList) {
         let is_large = taken > self.limit * list.nodes().len() as f64;
         if is_large || self.is_trial {

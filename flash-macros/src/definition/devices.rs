@@ -141,7 +141,7 @@ impl Devices {
             }
             _ => match TARGETS.iter().find(|target| target.key == key) {
                 Some(target) => self.files.push(file(target, &keys::texts(input, &key, "kernel.cl")?)?),
-                None => return Err(Error::new(span, format!("unknown key `{key}`: there are {KEYS}"))),
+                None => return Err(Error::new(span, format!("unknown key `{key}`; available: {KEYS}"))),
             },
         }
         seen.push(key);

@@ -52,7 +52,7 @@ pub enum TransferError {
     /// The message was longer than the place for it, and is lost.
     #[error("{0}")]
     Truncated(String),
-    /// What MPI says, or who may not call it.
+    /// What MPI says, or which thread may not call it.
     #[error("{0}")]
     Failed(String),
 }

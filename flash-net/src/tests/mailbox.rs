@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A frame of so many bytes, cut at this place.
+    /// A frame of this many bytes, cut at this place.
     Post(usize, usize),
     Ping,
     Take,

@@ -122,7 +122,7 @@ template <bool touch> Result measure(tbb::task_arena &arena, int threads, long c
     return result;
 }
 
-// The arena of so many threads, kept until another number is asked for.
+// The arena of this many threads, kept until another number is asked for.
 tbb::task_arena &arena_of(int threads) {
     static std::unique_ptr<tbb::global_control> limit;
     static std::unique_ptr<tbb::task_arena> arena;

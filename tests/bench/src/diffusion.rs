@@ -47,7 +47,7 @@ const DIFFUSION: Source = Source {
     name: "diffusion.c",
     text: include_str!("../peers/diffusion.c"),
     compiler: "gcc",
-    // Counts are exact: no other rounding. Nobody reads errno, nor looks whether a float is a trap.
+    // Counts are exact: no other rounding. Nothing reads errno, or looks whether a float is a trap.
     flags: &[
         "-O3",
         "-march=native",

@@ -19,7 +19,7 @@ const CHAIN: usize = 1000;
 /// Phases of a launch with barriers, and items of each.
 const PHASES: usize = 1000;
 const PHASE_ITEMS: usize = 64;
-/// Nobody's threads spin when the other is not measured, where there are none.
+/// For turns after which no thread spins while the other is measured.
 const NO_PAUSE: Duration = Duration::ZERO;
 
 /// Nanoseconds per call of `body`.

@@ -63,7 +63,7 @@ type WalkNs = unsafe extern "C" fn(
     c_long,
 ) -> f64;
 
-/// Who else dispatches the kernels, by the numbers that `overhead.cpp` has for them.
+/// What else dispatches the kernels, by the numbers that `overhead.cpp` has for them.
 const PEERS: [&str; 4] = ["OpenMP", "OpenMP, guided", "oneTBB, static", "oneTBB"];
 
 /// `overhead.cpp`.

@@ -226,7 +226,7 @@ fn overlap() -> Result<Row> {
     let copies = launches(0);
     let time = |pipeline: &flash::Pipeline<'_>, fresh: bool| {
         if fresh {
-            renew().expect("nobody holds them");
+            renew().expect("nothing holds them");
         }
         milliseconds(|| pipeline.exec())
     };
@@ -235,7 +235,7 @@ fn overlap() -> Result<Row> {
         times.sort_by(f64::total_cmp);
         times[2]
     };
-    // So many rounds that the kernels take as long as the copies: there overlapping gains most.
+    // Enough rounds that the kernels take as long as the copies: there overlapping gains most.
     time(&copies, true);
     let probe = launches(10_000);
     let both = median(&|| time(&copies, true));

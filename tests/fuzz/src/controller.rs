@@ -80,7 +80,7 @@ fn use_all(device: &RankDevice) {
     for space in device.spaces().iter().take(2) {
         let _ = device.can_copy(SPACE_HOST, space.id);
         let Ok(buffer) = device.alloc(space.id, BYTES as u64) else { continue };
-        // SAFETY: both have so many bytes, the boxes lie in them, and nothing else uses them.
+        // SAFETY: both have that many bytes, the boxes lie in them, and nothing else uses them.
         unsafe {
             let _ = device.clear(buffer, BYTES as u64);
             let _ = device.copy_box(host, buffer, &shape);

@@ -23,7 +23,7 @@ impl Ended {
     }
 }
 
-/// Runs a test's body in so many processes, which are the instances of one group. `name` is the test's name
+/// Runs a test's body in this many processes, which are the instances of one group. `name` is the test's name
 /// as the harness prints it.
 ///
 /// # Panics

@@ -110,7 +110,7 @@ impl Drop for Numbers {
     }
 }
 
-/// Sends so many messages from 8 threads to two child ranks, and receives them by tags that are drawn. Each
+/// Sends this many messages from 8 threads to two child ranks, and receives them by tags that are drawn. Each
 /// message comes once, and of one child rank and one tag in the order of sending. Returns how many there
 /// were.
 ///
@@ -159,8 +159,8 @@ pub fn messages(count: u64, seed: u64, done: &AtomicU64) -> u64 {
     rounds * THREADS * WINDOW
 }
 
-/// Sends so many messages from parent rank 0 through 1 and 2 to 3; each adds to what it got. They come once,
-/// and of one tag in the order of sending.
+/// Sends this many messages from parent rank 0 through 1 and 2 to 3; each adds to what it got. They come
+/// once, and of one tag in the order of sending.
 ///
 /// # Panics
 /// If one is lost, comes twice, or out of order.
@@ -214,9 +214,9 @@ pub fn forwarding(count: u64, seed: u64, done: &AtomicU64) -> u64 {
 /// Keys of devices in this process and in agents of it.
 const KEYS: [&str; 4] = ["ALL_CPU", "TEST", "ALL_CPU@agent", "TEST@agent"];
 
-/// Claims and frees so many child ranks, with buffers and messages that are left, on devices of this process
-/// and of agents of it. Memory, open files and threads of all processes are then as they were after the first
-/// ones. Returns the growth of memory, in bytes, of the process in which it was largest.
+/// Claims and frees this many child ranks, with buffers and messages that are left, on devices of this
+/// process and of agents of it. Memory, open files and threads of all processes are then as they were after
+/// the first ones. Returns the growth of memory, in bytes, of the process in which it was largest.
 ///
 /// The program calls [`flash::prelude::agent_here`] before.
 ///
@@ -270,7 +270,7 @@ const SERVED: &str = "TEST@soak";
 const LIMIT: Duration = Duration::from_secs(30);
 /// Rounds of a client that is not killed.
 const ROUNDS: u64 = 3;
-/// A client is killed within so many milliseconds; it works after about a quarter of them.
+/// A client is killed within this many milliseconds; it works after about a quarter of them.
 const KILLED_WITHIN: u64 = 60;
 
 /// Runs the client of the variable, if this process is one. True if it has run.
@@ -421,7 +421,7 @@ fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Kills so many clients of an agent at random moments. After each, the agent serves another one, which has
+/// Kills this many clients of an agent at random moments. After each, the agent serves another one, which has
 /// right results and the same account as ever; has no client, and as many open files, threads and processes
 /// as before; and nothing is left in `/dev/shm`. Returns how many of those that were killed had come to work.
 ///

@@ -39,7 +39,7 @@ fn memory_of_the_host_is_pinned_for_all_devices_at_once() {
         let again = pin(0, 4 << 20).unwrap();
         devices[1].free(all[1]).unwrap();
         devices[0].free(again).unwrap();
-        assert!(devices[1].free(all[1]).is_err(), "nobody has it any more");
+        assert!(devices[1].free(all[1]).is_err(), "no device has it any more");
         let last = pin(1, 4 << 20).unwrap();
         devices[1].free(last).unwrap();
     });

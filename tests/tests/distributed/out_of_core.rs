@@ -165,7 +165,7 @@ fn what_no_cut_makes_fit_says_the_sizes() {
         };
         assert!(sizes(&error), "a table that every item needs: {error}");
         let error = rt.submit(Mark::of(&large)).exec([n]).unwrap_err();
-        assert!(sizes(&error), "nobody knows where it writes: {error}");
+        assert!(sizes(&error), "it is not known where it writes: {error}");
         // A table that fits leaves less room for the rest, which is cut into more parts.
         let table = FlashMemory::from_iter(0..1u64 << 16);
         let to = FlashMemory::<u64>::zeroed(n);

@@ -14,7 +14,7 @@ fn are_loaded(device: &str, programs: u64) {
         assert!(start.elapsed() < Duration::from_secs(60), "{device}: nothing is loaded");
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(Objects::of(device, "kernels").made, 0, "nobody has asked for a kernel");
+    assert_eq!(Objects::of(device, "kernels").made, 0, "no kernel was asked for");
 }
 
 #[test]

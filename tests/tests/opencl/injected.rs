@@ -115,7 +115,7 @@ fn fails_by_batches(rt: &RuntimeObj, file: &Path) {
     chain.exec().unwrap();
     std::fs::write(file, "clWaitForEvents -5 1").unwrap();
     let Err(flash::Error::Launch(error)) = chain.exec() else { panic!("{rt:?}: nothing failed") };
-    assert!(!file.exists(), "{rt:?}: nobody waited");
+    assert!(!file.exists(), "{rt:?}: nothing waited");
     let positions: Vec<usize> = std::iter::once(error.position())
         .chain(error.others().iter().map(|other| other.position()))
         .collect();

@@ -78,7 +78,7 @@ fn what_a_source_asks_of_arrays_is_seen_in_its_text() {
     assert!(details("LENGTH(x)", json!({ "defines": { "LENGTH": "FLASH_ROW_LEN" } })));
     assert!(details("LENGTH(x)", json!({ "build_options": "-DLENGTH=FLASH_ROW_LEN" })));
     let binary = KernelSpec::read(given::<Scale<'_>>("offline", "text", json!({}))).unwrap();
-    assert!(binary.details, "nobody knows what is in a program");
+    assert!(binary.details, "it is not known what is in a program");
 }
 
 /// Names the device of a test's child process, which runs the implementations of `Scale` after the comma.

@@ -1,6 +1,6 @@
 /* FLASH: the plugin interface, for backends and kernels written in C.
  *
- * Made from flash-core/src/abi by tests/tests/plugins/header.rs: do not edit. Rules that hold for all of it:
+ * Made from flash-types/src/abi by tests/tests/plugins/header.rs: do not edit. Rules that hold for all of it:
  *
  * - A struct that may grow begins with `struct_size`. Fields are appended, never moved; a function
  *   exists if it lies inside `struct_size` and is not NULL.

@@ -114,7 +114,7 @@ fn a_backend_in_c_passes() {
         "an unknown property is an error, an unknown extension NULL",
         "memory that is cleared is zero",
         "host memory is registered",
-        "user events fire once, and tell everyone who waits",
+        "user events fire once, and tell all that wait",
         "a user event carries its error",
         "a launch waits for its events",
         "a launch whose event failed does not run",

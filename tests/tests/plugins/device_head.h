@@ -1,6 +1,6 @@
 /* FLASH: the interface of kernels, in C (or in Fortran through bind(C)), in OpenCL C and in CUDA C++.
  *
- * Made from flash-core/src/abi and tests/tests/plugins by tests/tests/plugins/header.rs: do not edit. The
+ * Made from flash-types/src/abi and tests/tests/plugins by tests/tests/plugins/header.rs: do not edit. The
  * layouts are frozen.
  *
  * In C, a function that runs some work items:

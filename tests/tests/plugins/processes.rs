@@ -275,7 +275,7 @@ fn one_check_runs_in_the_process_of_the_command() {
     let output = conformance(Path::new(""), &["NULL", "--check", "abacus"]);
     let text = plugins::text_of(&output);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("no check has `abacus` in its name; there are\n  10,000 launches"), "{text}");
+    assert!(text.contains("no check has `abacus` in its name; available:\n  10,000 launches"), "{text}");
     // A debugger sees the crash itself.
     let place = plugins::directory();
     probing(place.path(), "crash", "CRASH");

@@ -136,7 +136,7 @@ fn the_status_is_the_programs_and_what_is_wrong_is_said() {
     for (ranks, key, expected) in [
         (None, "RANK", "`flash run -n N -- PROGRAM` starts one"),
         (Some("2"), "RANK:2", "there is no device `RANK:2`"),
-        (Some("2"), "RANK:1/NO_SUCH_KEY", "there is RANK:1/ALL_CPU:0"),
+        (Some("2"), "RANK:1/NO_SUCH_KEY", "available: RANK:1/ALL_CPU:0"),
         (Some("2"), "RANK:first", "expected a rank's number"),
     ] {
         let arguments = ["--quiet", "--bodies", "10", "--runtime", key];
@@ -617,7 +617,7 @@ fn several_programs_use_an_agent_that_listens_each_with_a_process_of_its_own() {
     // What is wrong is said.
     for (arguments, expected) in [
         (&["conformance", "TEST@nowhere"][..], "no agent listens as `nowhere`"),
-        (&["conformance", "TEST@nowhere"], "there is: lab"),
+        (&["conformance", "TEST@nowhere"], "available: lab"),
         (&["conformance", "NULL@lab"], "this agent serves `TEST@lab`, found a program that wants `NULL@lab`"),
         (&["conformance", "TEST@la/b"], "expected 1 to 64 letters"),
         (&["serve", "TEST", "--listen", "lab"], "another process listens as `lab`"),

@@ -303,7 +303,7 @@ fn what_a_launch_made_too_late_comes_back_to_a_slice_from_a_memory_apart() {
         let error = launch_error(late.submit(Sleep::of(0, 8, &a)).exec([1]));
         assert!(matches!(error.cause(), Error::Timeout { .. }), "{error}");
         assert_eq!((slice, a.get(0).unwrap()), ([7, 1, 1], 8));
-        // Who would go on from there is left out, as ever.
+        // What would go on from there is left out, as ever.
         let late = rt.submit(Sleep::of(60, 9, &a)).options(limit).defer([1]);
         let error = launch_error(late.submit(Mix::of(0, &a, &mut slice[1..2])).exec([1]));
         assert!(matches!(error.cause(), Error::Timeout { .. }), "{error}");

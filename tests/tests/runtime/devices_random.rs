@@ -501,14 +501,14 @@ fn failures(outcome: Result<(), Error>) -> Vec<(usize, Failure)> {
     let kind = |error: &Error| match error {
         Error::Skipped { .. } => Failure::Skipped,
         Error::Backend { text, .. } if text.contains("panics") => Failure::Panic,
-        other => panic!("an error that nobody asked for: {other}"),
+        other => panic!("an error that was not asked for: {other}"),
     };
     match outcome {
         Ok(()) => Vec::new(),
         Err(Error::Launch(first)) => std::iter::once((first.position(), kind(first.cause())))
             .chain(first.others().iter().map(|other| (other.position(), kind(other.cause()))))
             .collect(),
-        Err(other) => panic!("an error that nobody asked for: {other}"),
+        Err(other) => panic!("an error that was not asked for: {other}"),
     }
 }
 

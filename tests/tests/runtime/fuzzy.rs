@@ -375,7 +375,7 @@ fn a_recording_keeps_the_numbers_of_the_definition_and_a_replay_widens_them_agai
     chain.exec().unwrap();
     assert_eq!(*to.read().unwrap(), [-2, -1]);
 
-    // Who does not ask for it does not get it; and what would lose, or is no number, is not run.
+    // A recording that does not ask for it does not get it; and what would lose, or is no number, is not run.
     let exact = text.replace(r#""key":"Searchable""#, r#""key":"searching""#);
     assert_ne!(exact, text);
     let error = rt.replay(&Recording::from_json(&exact).unwrap()).err().unwrap().to_string();

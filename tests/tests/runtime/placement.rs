@@ -253,7 +253,7 @@ fn a_device_whose_rate_is_unknown_gets_a_probe_while_others_are_known() {
     });
 }
 
-/// Test devices whose work items take so many nanoseconds.
+/// Test devices whose work items take this many nanoseconds.
 const fn paced(settings: &'static str) -> [(&'static str, &'static str); 2] {
     [("FLASH_TEST_KEY", "TEST"), ("FLASH_TEST", settings)]
 }

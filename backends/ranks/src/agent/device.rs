@@ -116,7 +116,7 @@ impl Kernel {
         }
     }
 
-    /// That number of items took so many nanoseconds.
+    /// That number of items took this many nanoseconds.
     pub fn took(&self, items: u64, nanoseconds: u64) {
         let pace = nanoseconds.saturating_mul(1000) / items.max(1);
         self.pace.store(u32::try_from(pace).unwrap_or(u32::MAX).max(1), Relaxed);

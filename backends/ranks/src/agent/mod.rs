@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// The controller is peer 0.
 const CONTROLLER: Peer = Peer(0);
 
-/// A controller of another host that gives no sign of life for so long has ended.
+/// A controller of another host that gives no sign of life for this long has ended.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// What an agent has done, and has.
@@ -47,7 +47,7 @@ pub struct AgentState {
 /// Is told of changes while the agent has nothing else to do.
 static REPORT: OnceLock<fn(&AgentState)> = OnceLock::new();
 
-/// At most so often.
+/// At most once in this time.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Has a function told what this process does as an agent, soon after it has changed.

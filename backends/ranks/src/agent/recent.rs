@@ -8,7 +8,7 @@ use super::device::{Kernel, LocalDevice};
 use crate::wire::OwnedLaunch;
 use std::sync::Arc;
 
-/// At most so many: a request is compared with each.
+/// At most this many: a request is compared with each.
 const KEPT: usize = 8;
 /// A longer request, with lists of indices, costs more to compare than its check is worth.
 const LONGEST: usize = 2048;

@@ -2,7 +2,7 @@
 //!
 //! An agent is what devices belong to. The process behind it may change: when it is gone, the next use of its
 //! devices starts another one, with the same devices and empty memories. Each process is a peer of its own,
-//! so what a late one says is heard by no one, and what was in it is known by its number. Only its starter
+//! so what a late one says is not heard, and what was in it is known by its number. Only its starter
 //! changes an agent, with `started` locked.
 
 use super::calls::Reply;

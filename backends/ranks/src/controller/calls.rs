@@ -1,8 +1,9 @@
 //! Requests that wait for their answers.
 //!
 //! A fixed number of entries is the credit of all agents together: a thread that finds none free takes
-//! answers until there is one. An entry belongs to whoever sent its request until it has taken the outcome,
-//! or has left it; its number changes with every request, so that a late answer finds nothing.
+//! answers until there is one. An entry belongs to the thread that sent its request until that thread has
+//! taken the outcome, or has left it; its number changes with every request, so that a late answer finds
+//! nothing.
 //!
 //! *Invariant.* The end of a request needs nothing of the host: either a thread waits for its outcome, and
 //! takes it, or the outcome goes to an [`Unawaited`] of its own and the entry is free. So the host may keep
@@ -70,7 +71,7 @@ struct Inner {
     lent: Option<Lent>,
     /// Where the outcome goes, if no thread may be waiting for it.
     answer: Option<Arc<Unawaited>>,
-    /// No one wants the outcome.
+    /// No thread wants the outcome.
     is_left: bool,
 }
 
@@ -209,7 +210,7 @@ impl Calls {
         outcome
     }
 
-    /// No one wants the outcome any more.
+    /// No thread wants the outcome any more.
     pub fn leave(&self, number: Number) {
         let entry = self.entry(number);
         let mut inner = entry.lock();

@@ -2,7 +2,7 @@
 //!
 //! Its kernels are prepared there; a launch is one request. An agent's device that works in the host's memory
 //! works here in the memory that the processes share, which is a memory space of its own: the controller
-//! allocates it and copies to and from it without asking anyone. Other devices have their own memories.
+//! allocates it and copies to and from it without asking the agent. Other devices have their own memories.
 
 use super::agents::{Agent, Of};
 use super::calls::{Number, Reply};

@@ -87,7 +87,7 @@ impl Piece {
         let shape = Shape::of(part);
         let bytes = of_piece(shape.bytes(0)?.end)?;
         let request = Request::Put { device, buffer, shape };
-        // SAFETY: so many bytes are in the piece, and staging writes no more to it until it has settled.
+        // SAFETY: the piece has that many bytes, and staging writes no more to it until it has settled.
         let data = unsafe { std::slice::from_raw_parts(self.data.data(), bytes) };
         let number = self.controller.begin_with(agent, &request, data)?;
         self.busy = Some(Busy { agent, number, brings: None });
@@ -122,7 +122,7 @@ impl Stage for Piece {
         match (self.controller.taken(number)?, brings) {
             (Reply::Done(..), None) => Ok(()),
             (Reply::Bytes(bytes), Some(expected)) if bytes.len() == expected => {
-                // SAFETY: so many bytes are in the piece, and staging reads it afterwards.
+                // SAFETY: the piece has that many bytes, and staging reads it afterwards.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.data(), expected) };
                 Ok(())
             }

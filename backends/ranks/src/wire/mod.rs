@@ -276,7 +276,7 @@ pub(crate) fn send(
         transport.heap().ok_or_else(|| unreadable("it is long, and there is no shared memory".into()))?;
     let block = heap.alloc(body.len() as u64, 64)?;
     let at = heap.memory().pointer(block.offset, block.bytes)?;
-    // SAFETY: a block of ours with at least that many bytes, which no one else has been told of.
+    // SAFETY: a block of ours with at least that many bytes, which no other process has been told of.
     unsafe { std::ptr::copy_nonoverlapping(body.as_ptr(), at, body.len()) };
     let place = [block.offset, body.len() as u64].map(u64::to_le_bytes);
     match transport.post_parts(to, &[&head(true), place.as_flattened()]) {

@@ -15,7 +15,7 @@ const HIDDEN: usize = 256;
 const DIGITS: usize = 10;
 const EPOCHS: usize = 30;
 const BATCH: usize = 32;
-/// Each so many-th image is for tests.
+/// One image in this many is for tests.
 const TEST_EVERY: usize = 5;
 
 struct Image {

@@ -300,7 +300,7 @@ fn a_part_that_is_seen_at_once_is_what_its_values_name() {
     unsafe {
         let mut all = PhasedBound::<u64>::new(&arg).whole(false, Some(&[1..3, 5..6]));
         assert_eq!(all.split(), (&[1, 2, 3, 4][..], &mut [2, 3][..]));
-        assert_eq!(next, [1, 2, 3, 4], "nobody else does it");
+        assert_eq!(next, [1, 2, 3, 4], "nothing else does it");
         next = [0; 4];
         arg.flags = abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
         arg.next = next.as_mut_ptr().cast::<c_void>();

@@ -28,12 +28,12 @@ fn any_number_may_withdraw_behind_one_that_is_there() {
     assert_eq!(
         [&started, &starts].map(|n| n.load(SeqCst)),
         [1, 0],
-        "who withdraws keeps its place until its turn"
+        "a pipeline that withdraws keeps its place until its turn"
     );
     order.leave(first);
     assert_eq!(starts.load(SeqCst), 1);
     order.leave(last);
     let free = order.line_up(&all(), []);
     order.ready(free, start(&starts));
-    assert_eq!(starts.load(SeqCst), 2, "nobody is there any more");
+    assert_eq!(starts.load(SeqCst), 2, "no pipeline is there any more");
 }

@@ -169,7 +169,7 @@ impl TaskRef {
             let context = std::ptr::from_ref(lane).cast_mut().cast();
             // SAFETY: an event of this device that is not given back before it has fired.
             if unsafe { take_error(on_ready(event, landed, context)) }.is_err() {
-                // It will not be called: whoever drives the lane waits.
+                // It will not be called: the thread that drives the lane waits.
                 lane.landed();
             }
             return false;

@@ -233,7 +233,7 @@ fn the_backend_resolves_what_stands_behind_its_key() {
     assert_eq!(ids("TEST_SHELVES:other").len(), 3);
     for (key, expected) in [
         ("TEST_SHELVES:5/BOX:0", "expected rank 3 or 4, found 5"),
-        ("TEST_SHELVES:3/BOX:7", "there is TEST_SHELVES:3/BOX:0 (other)"),
+        ("TEST_SHELVES:3/BOX:7", "available: TEST_SHELVES:3/BOX:0 (other)"),
         ("TEST_SHELVES:wrong", "`resolve` selects devices [17] of 3"),
         ("TEST_SHELVES:9", "a number or a class"),
     ] {

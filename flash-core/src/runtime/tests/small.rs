@@ -136,7 +136,7 @@ fn where_rates_contain_wake_ups_a_pipeline_is_tried_as_a_small_one() {
         }
     };
     is_known(1_000_000);
-    assert!(SmallPipeline::of(list, runtime).is_none(), "nobody is woken for that long");
+    assert!(SmallPipeline::of(list, runtime).is_none(), "no thread is woken for that long");
 
     // At first, and then in every 16th launch.
     is_known(50_000);

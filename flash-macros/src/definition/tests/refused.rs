@@ -131,7 +131,7 @@ fn wrong_implementations_are_refused() {
         (quote!(), "no file with code is named: write `#[implementations("),
         (quote!(cooperating), "no file with code is named"),
         (quote!(opencl = "d.cl"; cooperating), "no file with code is named"),
-        (quote!(metal = "d.metal"), "unknown key `metal`: there are `opencl`, `cuda`"),
+        (quote!(metal = "d.metal"), "unknown key `metal`; available: `opencl`, `cuda`"),
         (quote!("d.cl"), "expected one of `opencl`, `cuda`"),
         (quote!(opencl), "write `opencl = \"kernel.cl\"`"),
         (quote!(opencl = 3), "write `opencl = \"kernel.cl\"`"),

@@ -51,7 +51,7 @@ impl ByHand {
         self.driver.finish().expect("it ends");
     }
 
-    /// So many launches, one after the other.
+    /// This many launches, one after the other.
     pub fn chain(&self, launches: usize) -> Result<Chain> {
         let mut value = 1.0f32;
         let mut parameters = self.parameters(&mut value);

@@ -115,7 +115,7 @@ impl Device for DirectDevice {
             }
             sums.iter().for_each(Blocks::add_up);
         });
-        // Whoever adds them up once more gets the same.
+        // Adding them up once more gives the same.
         sums.iter().for_each(|sum| sum.clear(1));
         match call.failed.into_inner() {
             error if error.is_null() => Ok(None),

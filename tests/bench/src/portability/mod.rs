@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 /// Nanoseconds that a warm call may take, for 30 pairs of it to be measured, if there is a smaller case.
 const LONG: f64 = 0.2e9;
 
-/// A turn is the mean of calls that take so long together.
+/// A turn is the mean of calls that take this long together.
 const TURN: Duration = Duration::from_millis(10);
 
 /// A turn where neither side has to rest and to be warm again: a call of each kernel but the shortest.
@@ -226,7 +226,7 @@ struct Measured {
     rate: f64,
 }
 
-/// The mean of what calls give that take so long together, at least one.
+/// The mean of what calls give that take this long together, at least one.
 fn mean(time: Duration, call: &dyn Fn() -> Result<f64>) -> Result<f64> {
     let (start, mut sum, mut count) = (Instant::now(), 0.0, 0);
     while count == 0 || start.elapsed() < time {
@@ -284,7 +284,7 @@ impl Place {
         mean(TURN, call)
     }
 
-    /// Measures a kernel, for so long at most until its score is known. `None` if a call takes too long.
+    /// Measures a kernel, for this long at most until its score is known. `None` if a call takes too long.
     fn measure<T: Real>(&self, case: &Case<'_>, name: &str, time: Duration) -> Result<Option<Measured>> {
         let called = |what: &str| format!("{name} {what}");
         let launch = (case.submit)(&self.rt)?;

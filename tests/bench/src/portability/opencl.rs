@@ -203,7 +203,7 @@ impl flash_backend::Device for ByHandDevice {
             sums.iter().for_each(Blocks::add_up);
             Ok(())
         });
-        // Whoever adds them up once more gets the same.
+        // Adding them up once more gives the same.
         sums.iter().for_each(|sum| sum.clear(1));
         outcome.map_err(|error: ClError| failure(error)).map(|()| None)
     }

@@ -273,7 +273,7 @@ fn an_eviction_is_beside_guards_and_who_has_yet_to_begin_and_loses_neither() {
         assert!(seen <= evicted);
         assert_eq!(m.state.launch_write(), Ok(evicted == 1));
         m.state.release_write(false);
-        assert_eq!(m.launch_write(), Ok(false), "nobody is counted any more");
+        assert_eq!(m.launch_write(), Ok(false), "no pipeline is counted any more");
     });
 }
 
