@@ -6,7 +6,9 @@ use super::host_budget;
 use super::reserved::Reserved;
 use super::shared_pages::SharedPages;
 use crate::devices::host_handles;
-use flash_backend::host_allocation::{self, HostAllocation, LARGE, ask, in_front, is_placed, room};
+use flash_backend::host_allocation::{
+    self, ALIGNMENT, HostAllocation, LARGE, ask, in_front, is_placed, room,
+};
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -31,6 +33,8 @@ enum Source {
     Fixed(HostAllocation),
     /// A mapping of its own, and the number of bytes of data in it.
     Reserved(Reserved, usize),
+    /// Devices of other processes, which have it in their memory.
+    Shared(Arc<SharedPages>),
     /// Memory that is freed elsewhere.
     Lent,
 }
@@ -63,8 +67,19 @@ impl HostBlock {
         if layout.size() == 0 {
             return HostBlock::zeroed(layout);
         }
-        let heap = HostAllocation::zeroed(layout)?;
-        Some(HostBlock::new(heap.data(), Source::Fixed(heap), true))
+        HostBlock::in_devices_memory(layout).or_else(|| {
+            let heap = HostAllocation::zeroed(layout)?;
+            Some(HostBlock::new(heap.data(), Source::Fixed(heap), true))
+        })
+    }
+
+    /// Zeroed memory that devices of other processes have, too; `None` if there are none.
+    fn in_devices_memory(layout: Layout) -> Option<HostBlock> {
+        if layout.align() > ALIGNMENT {
+            return None;
+        }
+        let pages = SharedPages::in_place(layout.size())?;
+        Some(HostBlock::new(pages.address(), Source::Shared(Arc::new(pages)), true))
     }
 
     /// Zeroed memory that the host can read and that takes no room until it is [committed](Self::commit).
@@ -72,7 +87,7 @@ impl HostBlock {
     /// that can have its pages have them, too.
     pub fn reserved(layout: Layout) -> Option<HostBlock> {
         if !is_placed(layout) {
-            return HostBlock::zeroed(layout);
+            return HostBlock::in_devices_memory(layout).or_else(|| HostBlock::zeroed(layout));
         }
         let room = room(layout, true)?;
         let large = || if layout.size() >= LARGE { Reserved::new(room) } else { None };
@@ -96,6 +111,7 @@ impl HostBlock {
             Source::Reserved(reserved, _) => {
                 Some((reserved.shared()?, self.data.addr() - reserved.base().addr()))
             }
+            Source::Shared(pages) => Some((pages, 0)),
             _ => None,
         }
     }
@@ -166,6 +182,7 @@ impl HostBlock {
         match &self.source {
             Source::Heap(heap) | Source::Fixed(heap) => heap.all(),
             Source::Reserved(reserved, _) => (reserved.base(), reserved.bytes()),
+            Source::Shared(pages) => (self.data, pages.bytes()),
             Source::Lent => (self.data, 0),
         }
     }
@@ -253,7 +270,7 @@ impl HostBlock {
             }
             // SAFETY: as the caller says; the range lies in the allocation.
             Source::Heap(heap) => unsafe { drop_pages(heap.all().0, range) },
-            Source::Fixed(_) | Source::Lent => 0,
+            Source::Fixed(_) | Source::Shared(_) | Source::Lent => 0,
         };
         self.count(|before| before.saturating_sub(bytes as u64))
     }

@@ -203,7 +203,7 @@ impl DeviceMemory {
         all.push(memory);
         drop(all);
         if memory.outlives_devices() {
-            shared_pages::offer(device, memory.space(), memory.place);
+            shared_pages::offer(device, memory.space(), memory.place, memory.has_addresses());
         }
         Some(memory)
     }

@@ -98,12 +98,9 @@ impl ArrayInner {
     }
 
     /// An array of zeros that the host may write, on pages that devices have, too. `None`: there are no such
-    /// pages, or the array is too small for them, or too large.
+    /// pages, or the array is too large for them.
     pub fn on_shared_pages<T: Element>(len: usize) -> Option<Arc<ArrayInner>> {
         let layout = aligned::<T>(len).filter(|_| shared_pages::is_offered())?;
-        if layout.size() < shared_pages::LEAST {
-            return None;
-        }
         let array = ArrayInner::zeroed(len, size_of::<T>(), layout, SmallVec::new()).ok()?;
         (array.twin().is_some() && array.commit(0..len as u64).is_ok()).then_some(array)
     }
