@@ -2,10 +2,13 @@
 //! agent leaves is as without.
 
 use crate::ranks::{LONG, assert_within, is_within, kill};
+use flash_core::descriptor::ElementType;
 use flash_core::kernel::views::{Item, Read, ReadWrite, Window, Write};
 use flash_core::kernel::{CpuItem, Index};
-use flash_core::memory::Transfers;
+use flash_core::memory::{AnyMemory, AnyType, Transfers};
+use flash_core::runtime::AnyArgument;
 use flash_core::{Error, FlashMemory, KernelDefinition, RuntimeObj, get_runtime, kernel};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -112,6 +115,31 @@ fn an_array_goes_to_an_agent_and_back_without_a_copy() {
         assert_eq!(*x.read().unwrap(), expected[..]);
         assert_eq!(moved(&rt) - before, 0, "bytes that were copied");
     }
+    // Also arrays that share pages with others, and one that stays where it is.
+    let before = moved(&rt);
+    let small: Vec<FlashMemory<u64>> = (1..=100).map(|n| (0..n).collect()).collect();
+    let mut expected: Vec<Vec<u64>> = (1..=100).map(|n| (0..n).collect()).collect();
+    for round in 0..4 {
+        for (x, expected) in small.iter().zip(&mut expected) {
+            let rt = if round % 2 == 0 { &rt } else { &other };
+            rt.submit(Step::of(x)).exec([x.len()]).unwrap();
+            x.write().unwrap()[0] += round;
+            *expected = stepped(std::mem::take(expected));
+            expected[0] += round;
+        }
+    }
+    let same = |(x, expected): (&FlashMemory<u64>, &Vec<u64>)| *x.read().unwrap() == expected[..];
+    assert!(small.iter().zip(&expected).all(same));
+    let fixed = AnyMemory::fixed(AnyType::new(&ElementType::of::<u64>()).unwrap(), &[N as u64]).unwrap();
+    let step = rt.bind("shared.step").unwrap();
+    for _ in 0..2 {
+        step.launch(&[AnyArgument::Memory(&fixed)][..], [N]).unwrap();
+    }
+    let bytes = fixed.read(0..N).unwrap();
+    let numbers = bytes.chunks(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap()));
+    assert!(numbers.eq(stepped(stepped(vec![0; N]))));
+    drop(bytes);
+    assert_eq!(moved(&rt) - before, 0, "bytes that were copied");
     // What is not of these pages is copied there and back, which is counted.
     let taken = FlashMemory::from(first.clone());
     let before = moved(&rt);
@@ -257,10 +285,19 @@ fn what_a_child_of_fork_writes_is_its_own() {
     rt.submit(Step::of(&x)).exec([N]).unwrap();
     x.write().unwrap()[0] = 70;
     let large = FlashMemory::<u64>::zeroed(N * 8);
+    // In one page.
+    let [small, beside] = [0; 2].map(|_| FlashMemory::<u64>::zeroed(8));
+    rt.submit(Step::of(&small)).exec([8]).unwrap();
+    let [(mut begun, begins), (mut written, writes)] = [0; 2].map(|_| std::io::pipe().unwrap());
     // SAFETY: the child uses arrays of the host, and ends without the parent's handlers.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let is_own = || {
+        let mut is_own = || {
+            // The parent goes on to write there.
+            (&begins).write_all(b"!").ok()?;
+            written.read_exact(&mut [0]).ok()?;
+            (small.get(7).ok()? == 7 && beside.get(0).ok()? == 0).then_some(())?;
+            small.fill(9).ok()?;
             x.write().ok()?.iter_mut().for_each(|x| *x += 1);
             let made = FlashMemory::<u64>::zeroed(N);
             made.fill(8).ok()?;
@@ -273,11 +310,16 @@ fn what_a_child_of_fork_writes_is_its_own() {
         // SAFETY: it ends the child.
         unsafe { libc::_exit(status) };
     }
+    begun.read_exact(&mut [0]).unwrap();
+    beside.fill(4).unwrap();
+    rt.submit(Step::of(&small)).exec([8]).unwrap();
+    (&writes).write_all(b"!").unwrap();
     let mut status = 0;
     // SAFETY: waits for the child.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child has its own");
     assert_eq!((x.get(0).unwrap(), x.get(1).unwrap()), (70, 10));
+    assert_eq!((small.get(7).unwrap(), beside.get(0).unwrap()), (28, 4));
     let made = FlashMemory::<u64>::zeroed(N);
     for zeros in [&made, &large, &later] {
         assert!(zeros.read().unwrap().iter().all(|&element| element == 0));
