@@ -21,8 +21,13 @@ use std::time::{Duration, Instant};
 
 /// Frames of one peer that a call of `progress` hands over at most.
 const FRAMES: usize = 32;
-/// How long a thread looks for frames before it sleeps, where another processor may send one meanwhile.
-const SPIN: Duration = Duration::from_micros(20);
+/// How long a thread looks for frames and keeps its processor, where another one may send one meanwhile: the
+/// system may have put both processes on one.
+const SPIN: Duration = Duration::from_micros(2);
+/// How long it then goes on to look, and gives up the processor between two looks. A peer that sleeps takes
+/// some 25 us to wake up on a virtual machine: two that slept earlier than that would wake each other for
+/// ever.
+const YIELD: Duration = Duration::from_micros(100);
 /// Milliseconds between two looks at the processes of the others, at least.
 const WATCH_EVERY: u64 = 5;
 /// A thread that waits sleeps so long at most before it looks at them.
@@ -314,8 +319,9 @@ impl Transport for SharedTransport {
         if is_due() {
             return;
         }
-        let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
-        let spin_end = Instant::now() + spin;
+        let spins = self.spins.load(Relaxed);
+        let spin_end = Instant::now() + if spins { SPIN } else { Duration::ZERO };
+        let yield_end = spin_end + if spins { YIELD } else { Duration::ZERO };
         let looks = (64 / self.peers()).max(1);
         let mut now;
         loop {
@@ -326,8 +332,11 @@ impl Transport for SharedTransport {
                 std::hint::spin_loop();
             }
             now = Instant::now();
-            if now >= spin_end {
+            if now >= yield_end {
                 break;
+            }
+            if now >= spin_end {
+                std::thread::yield_now();
             }
         }
         while until.is_none_or(|until| now < until) {
