@@ -640,11 +640,12 @@ typedef struct flash_backend_api {
   struct flash_error *(*clear)(struct flash_device *device,
                                struct flash_buffer buffer,
                                uint64_t bytes);
-  // The file in memory that a buffer of `alloc` is in, as a descriptor, and where it begins there: on a
-  // page. Asked of memories of kind FLASH_SPACE_OF_PROCESS, and of buffers of at least 64 KiB, whose last
-  // page no other buffer has a part of. The host may map these bytes at other addresses, for as long as it
-  // has the buffer. The descriptor stays the backend's, and open. FLASH_ERROR_UNSUPPORTED, or NULL: the
-  // buffer is in no file. Since minor version 10.
+  // The file in memory that a buffer of `alloc` is in, as a descriptor, and where it begins there. Asked
+  // of memories of kind FLASH_SPACE_OF_PROCESS. A buffer of at least 64 KiB begins on a page, and no other
+  // buffer has a part of its last page. The host may map these bytes at other addresses, for as long as
+  // it has the buffer; a child of `fork` maps the pages of any buffer for itself, where they are. The
+  // descriptor stays the backend's, and open. FLASH_ERROR_UNSUPPORTED, or NULL: the buffer is in no file.
+  // Since minor version 10.
   struct flash_error *(*shared_file)(struct flash_device *device,
                                      struct flash_buffer buffer,
                                      int32_t *file,

@@ -846,10 +846,10 @@ pub struct BackendApi {
     /// done. Nothing uses the buffer meanwhile. The host asks for it before another array gets the buffer.
     /// [`ERROR_UNSUPPORTED`], or NULL: the host frees it and allocates another one. Since minor version 9.
     pub clear: Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer, bytes: u64) -> *mut Error>,
-    /// The file in memory that a buffer of `alloc` is in, as a descriptor, and where it begins there. Asked of
-    /// memories of kind [`SPACE_OF_PROCESS`]. A buffer of at least 64 KiB begins on a page, and no other
-    /// buffer has a part of its last page. The host may map these bytes at other addresses, for as long as it
-    /// has the buffer; a child of `fork` maps the pages of any buffer for itself, where they are. The
+    /// The file in memory that a buffer of `alloc` is in, as a descriptor, and where it begins there. Asked
+    /// of memories of kind [`SPACE_OF_PROCESS`]. A buffer of at least 64 KiB begins on a page, and no other
+    /// buffer has a part of its last page. The host may map these bytes at other addresses, for as long as
+    /// it has the buffer; a child of `fork` maps the pages of any buffer for itself, where they are. The
     /// descriptor stays the backend's, and open. [`ERROR_UNSUPPORTED`], or NULL: the buffer is in no file.
     /// Since minor version 10.
     pub shared_file: Option<
