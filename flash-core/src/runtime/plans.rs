@@ -42,8 +42,7 @@ pub(crate) struct Plans {
     named: Mutex<HashMap<String, Box<Plan>>>,
     /// Plans that later launches do not find: what failed may be well when they try. Pipelines have their
     /// addresses.
-    #[allow(clippy::vec_box)]
-    passing: Mutex<Vec<Box<Plan>>>,
+    passing: Mutex<Vec<Arc<Plan>>>,
     /// Some plan has failed. It stays for the users of this table; later ones get another table, and try
     /// again.
     failed: AtomicBool,
@@ -291,13 +290,14 @@ impl Plans {
         plan.hide();
         let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut same = passing.iter().filter(|kept| kept.fails_as(&plan));
-        let last = same.nth(PASSING - 1).map(|kept| &raw const **kept);
+        let last = same.nth(PASSING - 1).map(Arc::as_ptr);
         let kept = last.unwrap_or_else(|| {
-            let kept = &raw const *plan;
+            let plan: Arc<Plan> = Arc::from(plan);
+            let kept = Arc::as_ptr(&plan);
             passing.push(plan);
             kept
         });
-        // SAFETY: plans are boxed, never removed, and live as long as the table.
+        // SAFETY: what an Arc has does not move; none is removed, and they live as long as the table.
         unsafe { &*kept }
     }
 
