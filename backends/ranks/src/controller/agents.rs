@@ -173,7 +173,8 @@ impl Controller {
 
     /// Lets a process become a peer, one of this program or of a service, and asks it what it has.
     fn start_process(&'static self, agent: &Agent, member: &Member) -> Result<Started, Failure> {
-        let failed = |why: String| Failure::new(Code::Unavailable, format!("{}: {why}", member.name));
+        // Its callers say for which agent.
+        let failed = |why: String| Failure::new(Code::Unavailable, why);
         let service = member.name.rsplit_once('@').map(|(_, agent)| agent).filter(|agent| *agent != OWN);
         let world =
             self.world.ok_or_else(|| failed("no agent is started among processes of MPI".to_owned()))?;
