@@ -117,7 +117,7 @@ pub fn close([bytes, rows, _]: [u64; 3]) -> [u64; 2] {
 
 /// A box in pieces of up to `most` bytes: planes if they fit, else rows, else parts of rows.
 #[inline]
-pub fn pieces(all: &CopyBox, most: u64) -> impl Iterator<Item = CopyBox> {
+pub fn pieces(all: &CopyBox, most: u64) -> impl Iterator<Item = CopyBox> + use<> {
     let all = *all;
     let [bytes, rows, planes] = all.extent;
     let [x, y, z] = match () {

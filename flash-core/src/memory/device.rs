@@ -609,7 +609,53 @@ impl DeviceMemory {
         // SAFETY: a device of this vtable; the caller vouches for the boxes.
         let outcome = unsafe { take_error(copy(self.device.raw, from, to, shape, waits, 0, &mut event)) };
         self.heard(&outcome);
-        outcome.map(|()| CopyInFlight { memory: self, event })
+        outcome.map(|()| CopyInFlight { memory: self, event, ends: None })
+    }
+
+    /// The same, between the memories of two devices, of which this one copies. Where the copy says that a
+    /// device is lost, each is asked by an empty copy whether it is.
+    ///
+    /// # Safety
+    /// As [`copy_box`](Self::copy_box).
+    pub(super) unsafe fn copy_box_between(
+        &'static self,
+        ends: [(&'static DeviceMemory, Buffer); 2],
+        shape: &abi::CopyBox,
+    ) -> Result<CopyInFlight, Error> {
+        let [(_, from), (_, to)] = ends;
+        // SAFETY: the caller vouches.
+        match unsafe { self.copy_box(from, to, shape) } {
+            Ok(mut copy) => {
+                copy.ends = Some(ends);
+                Ok(copy)
+            }
+            Err(error) => {
+                self.find_lost(&error, ends);
+                Err(error)
+            }
+        }
+    }
+
+    /// Finds out which device a failed copy between two says is lost: else it is the one that has copied.
+    #[cold]
+    fn find_lost(&self, error: &Error, ends: [(&'static DeviceMemory, Buffer); 2]) {
+        if !matches!(error, Error::Backend { code: Code::DeviceLost, .. }) {
+            return;
+        }
+        let empty = abi::CopyBox {
+            extent: [0; 3],
+            source_offset: 0,
+            source_stride: [0; 2],
+            destination_offset: 0,
+            destination_stride: [0; 2],
+        };
+        for (memory, buffer) in ends {
+            // SAFETY: there is nothing to copy; the buffers live as long as the copy that has failed.
+            let _ = unsafe { memory.copy_box(buffer, buffer, &empty) }.map(CopyInFlight::wait);
+        }
+        if !ends.iter().any(|(memory, _)| memory.is_lost()) {
+            self.lost.store(true, Relaxed);
+        }
     }
 
     /// Records from the outcome of a copy whether the device answers.
@@ -658,6 +704,8 @@ pub(crate) struct CopyInFlight {
     memory: &'static DeviceMemory,
     /// NULL: it is complete.
     event: *mut abi::Event,
+    /// The two devices that it is between, and their buffers.
+    ends: Option<[(&'static DeviceMemory, Buffer); 2]>,
 }
 
 impl CopyInFlight {
@@ -687,6 +735,9 @@ impl CopyInFlight {
             unsafe { release(event) };
         }
         self.memory.heard(&outcome);
+        if let (Err(error), Some(ends)) = (&outcome, self.ends) {
+            self.memory.find_lost(error, ends);
+        }
         outcome
     }
 }

@@ -49,6 +49,12 @@ struct Site {
     copy: Option<DeviceCopy>,
 }
 
+/// Which of this number of places gives to the next one what all of them have: copies to many places are a
+/// binomial tree, whose depth is the logarithm of their number.
+fn parent(places: usize) -> usize {
+    places - (1 << places.ilog2())
+}
+
 /// The directory of one array.
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -185,25 +191,59 @@ impl Directory {
     }
 
     /// The sources for elements that a place lacks: the places with the lowest `cost`, of equal ones the
-    /// host. The returned regions are disjoint and together are `lacking`.
+    /// host. Where several with the lowest have all of them, it is [one of these](parent). The returned
+    /// regions are disjoint and together are `lacking`.
     pub fn sources(
         &self,
         place: Place,
         lacking: &Region,
         cost: impl Fn(Place) -> u64,
     ) -> SmallVec<[(Place, Region); 2]> {
+        self.sources_for(None, place, lacking, cost)
+    }
+
+    /// The same for a reader, which can copy from a place to which a copy of its own is in flight: it waits
+    /// for that.
+    pub fn sources_for(
+        &self,
+        reader: Option<Reader>,
+        place: Place,
+        lacking: &Region,
+        cost: impl Fn(Place) -> u64,
+    ) -> SmallVec<[(Place, Region); 2]> {
         let place = self.kept_at(place);
-        let mut order: SmallVec<[&Site; 4]> = self.sites.iter().filter(|s| s.place != place).collect();
-        order.sort_by_key(|s| (cost(s.place), s.place != Place::HOST));
+        let has_some = |site: &&Site| site.place != place && site.current.overlaps(lacking);
+        let current = self.sites.iter().filter(has_some).map(|site| (0, site.place, &site.current));
+        let mut order: SmallVec<[(u64, Place, &Region); 4]> = current.collect();
+        let known = order.len();
+        for (to, brings) in reader.into_iter().flat_map(|reader| self.arrivals.underway(reader)) {
+            if self.kept_at(to) != place && brings.contains(lacking) {
+                order.push((0, to, brings));
+            }
+        }
+        // Costs are looked up where there is a choice.
+        if order.len() > 1 {
+            order.iter_mut().for_each(|(known, from, _)| *known = cost(*from));
+            let least = order.iter().map(|(cost, ..)| *cost).min().unwrap_or(0);
+            let cheapest = || order.iter().filter(|(cost, ..)| *cost == least);
+            if cheapest().all(|(.., has)| has.contains(lacking)) && !lacking.is_empty() {
+                let from = cheapest().nth(parent(cheapest().count()));
+                return from.map(|(_, from, _)| (*from, lacking.clone())).into_iter().collect();
+            }
+            // Elements that are there are not waited for.
+            order.truncate(known);
+            // The order of equal ones stays.
+            order.sort_by_key(|(cost, ..)| *cost);
+        }
         let (mut left, mut sources) = (lacking.clone(), SmallVec::new());
-        for site in order {
+        for (_, place, current) in order {
             if left.is_empty() {
                 break;
             }
-            let from = left.intersection(&site.current);
+            let from = left.intersection(current);
             if !from.is_empty() {
                 left.subtract(&from);
-                sources.push((site.place, from));
+                sources.push((place, from));
             }
         }
         debug_assert!(left.is_empty(), "every element is current somewhere");

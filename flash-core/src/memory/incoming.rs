@@ -107,6 +107,12 @@ impl<P: Copy + PartialEq, E> IncomingCopies<P, E> {
         own.map(|coming| &coming.elements)
     }
 
+    /// Places to which a reader itself has copies in flight, and what these bring.
+    pub fn underway(&self, reader: Reader) -> impl Iterator<Item = (P, &E)> {
+        let own = self.coming.iter().filter(move |c| c.by == reader && !c.failed);
+        own.map(|coming| (coming.place, &coming.elements))
+    }
+
     /// The elements of all bookings.
     pub fn elements_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.coming.iter_mut().map(|coming| &mut coming.elements)

@@ -190,8 +190,14 @@ impl BoxTransfer {
         };
         let place = |memory: Option<&'static DeviceMemory>| memory.map_or(Place::HOST, DeviceMemory::place);
         let route = routes::route(place(a), place(b));
-        // SAFETY: the caller vouches.
-        let copy = route.by.map(|by| unsafe { by.copy_box(from, to, shape) }).transpose()?;
+        // SAFETY: the caller vouches, for each.
+        let copy = |by: &'static DeviceMemory| unsafe {
+            match (a, b) {
+                (Some(a), Some(b)) => by.copy_box_between([(a, from), (b, to)], shape),
+                _ => by.copy_box(from, to, shape),
+            }
+        };
+        let copy = route.by.map(copy).transpose()?;
         match (a, b) {
             (Some(a), None) => a.counters.from_device.add(bytes),
             (None, Some(b)) => b.counters.to_device.add(bytes),

@@ -2,7 +2,7 @@
 
 use crate::kernels::Saxpy;
 use crate::stats::{Row, pair};
-use crate::{asynchronous, diffusion, dispatch, halo, kernels, opencl, partition, ranks};
+use crate::{asynchronous, diffusion, dispatch, halo, kernels, opencl, partition, ranks, scale};
 use anyhow::{Context, Result, bail};
 use flash::{FlashMemory, get_runtime};
 use std::hint::black_box;
@@ -70,6 +70,7 @@ pub fn measure(what: &str) -> Result<()> {
         _ if partition::measure(what)?
             || opencl::measure(what)?
             || diffusion::measure(what)?
+            || scale::measure(what)?
             || asynchronous::measure(what)? => {}
         _ => bail!("there is no measurement `{what}`"),
     }

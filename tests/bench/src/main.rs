@@ -23,6 +23,7 @@ mod peers;
 mod portability;
 mod ranks;
 mod report;
+mod scale;
 mod stats;
 mod stream;
 mod tasks;
@@ -41,7 +42,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 15] = [
+const BENCHMARKS: [(&str, Measure); 16] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
     ("c", |_, _| c_host::rows()),
     ("async", |peers, _| asynchronous::rows(peers)),
@@ -61,6 +62,7 @@ const BENCHMARKS: [(&str, Measure); 15] = [
     }),
     ("partition", |peers, _| partition::rows(peers)),
     ("ranks", |_, _| ranks::rows()),
+    ("scale", |_, _| scale::rows()),
     ("halo", |_, _| halo::rows()),
     ("opencl", |peers, _| opencl::rows(peers)),
     ("gpu", |peers, _| gpu::rows(peers)),

@@ -28,6 +28,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -371,6 +372,18 @@ impl LocalDevice {
         };
         let (from, to) = (end(from, 0)?, end(to, 1)?);
         Ok(Copy { device: self, from, to, shape: shape.to_box(), _kept: kept, _block: None })
+    }
+
+    /// That bytes lie in a buffer, by the controller's number.
+    ///
+    /// # Errors
+    /// They do not, or there is no such buffer.
+    pub fn check(&self, number: u64, bytes: Range<u64>) -> Result<(), Failure> {
+        let held = self.held(number)?;
+        match bytes.end <= held.bytes {
+            true => Ok(()),
+            false => Err(bad(format!("bytes {bytes:?} of a buffer of {}", held.bytes))),
+        }
     }
 
     /// Copies to a buffer what came. What takes long is the result: a copy to be run.

@@ -7,20 +7,23 @@
 //! An agent ends with its controller. Nothing of a device outlives it.
 
 mod device;
+mod fetch;
 mod library;
 mod recent;
 mod signature;
 #[cfg(test)]
 mod tests;
 
-use crate::wire::{self, Answer, Head, Kind, Request, bad};
+use crate::wire::{self, Answer, Head, Kind, Request, Shape, bad};
 use crate::world;
 use device::{Kernel, LocalDevice};
+use fetch::{Fetches, Source};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure};
 use flash_net::{Detector, NetError, Peer, Progress, SharedMemory, Transport};
 use recent::{Ready, Recent};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -65,8 +68,10 @@ pub(crate) struct Agent {
     recent: Mutex<Recent>,
     /// The flags of launches that have not ended, by the numbers of their requests.
     running: Mutex<HashMap<u32, Arc<AtomicU32>>>,
-    /// Bodies of answers that the controller has not read.
+    /// Bodies of answers that were not read.
     lent: Mutex<HashSet<u64>>,
+    /// Copies from other agents.
+    fetches: Mutex<Fetches>,
     launches: AtomicU64,
     /// Work items of a launch and bytes of a buffer, at most.
     most: u64,
@@ -98,7 +103,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    /// Of each the sender and the end.
+    ends: Vec<(Peer, usize)>,
+}
+
+/// Who asks, and the number of the request.
+#[derive(Clone, Copy)]
+struct Asker {
+    peer: Peer,
+    number: u32,
+}
+
+impl Asker {
+    fn controller(number: u32) -> Asker {
+        Asker { peer: CONTROLLER, number }
+    }
 }
 
 impl Agent {
@@ -111,6 +130,7 @@ impl Agent {
             recent: Mutex::default(),
             running: Mutex::default(),
             lent: Mutex::default(),
+            fetches: Mutex::default(),
             launches: AtomicU64::new(0),
             most,
         }))
@@ -144,14 +164,12 @@ impl Agent {
         frames.bytes.clear();
         frames.ends.clear();
         let progress = self.transport.progress(&mut |from, frame| {
-            if from == CONTROLLER {
-                frames.bytes.extend_from_slice(frame);
-                frames.ends.push(frames.bytes.len());
-            }
+            frames.bytes.extend_from_slice(frame);
+            frames.ends.push((from, frames.bytes.len()));
         });
         let mut begin = 0;
-        for end in frames.ends.drain(..) {
-            self.take(&frames.bytes[begin..end]);
+        for (from, end) in frames.ends.drain(..) {
+            self.take(from, &frames.bytes[begin..end]);
             begin = end;
         }
         matches!(progress, Progress::Some)
@@ -195,14 +213,18 @@ impl Agent {
         }
     }
 
-    fn take(&'static self, frame: &[u8]) {
+    fn take(&'static self, from: Peer, frame: &[u8]) {
         let Ok((head, rest)) = Head::split(frame) else { return };
-        if head.kind != Kind::Request {
-            return;
+        let asker = Asker { peer: from, number: head.number };
+        let body = wire::body(&self.transport, from, head, rest);
+        if head.kind == Kind::Answer {
+            return self.take_answer(asker, body);
         }
-        let body = wire::body(&self.transport, CONTROLLER, head, rest);
         // What is asked for borrows the body.
         let served = body.and_then(|(body, _)| {
+            if from != CONTROLLER {
+                return self.serve_agent(asker, wire::decode(&body)?.0);
+            }
             let again = lock(&self.recent).find(&body);
             if let Some(ready) = again {
                 self.launches.fetch_add(1, Relaxed);
@@ -213,7 +235,56 @@ impl Agent {
             self.serve(head.number, request, [&body, behind])
         });
         if let Err(failure) = served {
-            self.answer_failure(head.number, &failure);
+            self.answer_failure(asker, &failure);
+        }
+    }
+
+    /// Only other agents answer, with what this one has asked them for.
+    fn take_answer(&'static self, from: Asker, body: Result<(Cow<'_, [u8]>, Option<u64>), Failure>) {
+        let Asker { peer, number } = from;
+        match body {
+            Ok((body, offset)) => {
+                self.piece_came(peer, number, Ok(&body));
+                if let Some(offset) = offset {
+                    // What is not read stays until the other agent ends.
+                    let _ = wire::send(&self.transport, peer, (u32::MAX, Kind::Request), &Request::Read { offset }, &[]);
+                }
+            }
+            Err(failure) => self.piece_came(peer, number, Err(failure)),
+        }
+    }
+
+    /// Does what another agent asks for.
+    ///
+    /// # Errors
+    /// What only a controller may ask for.
+    fn serve_agent(&'static self, asker: Asker, request: Request<'_>) -> Result<(), Failure> {
+        match request {
+            Request::Get { device, buffer, shape } => self.get(asker, device, (buffer, shape)),
+            Request::Read { offset } => {
+                self.was_read(offset);
+                Ok(())
+            }
+            _ => Err(bad("a request of an agent that only a controller may make".into())),
+        }
+    }
+
+    /// Answers with a box of a buffer.
+    fn get(&'static self, asker: Asker, device: u32, (buffer, shape): (u64, Shape)) -> Result<(), Failure> {
+        let device = self.device(device)?;
+        let copy = device.get(buffer, shape)?;
+        device.later(move || match copy.run() {
+            Ok(bytes) => self.answer_with(asker, &Answer::Bytes, bytes),
+            Err(failure) => self.answer_failure(asker, &failure),
+        });
+        Ok(())
+    }
+
+    fn was_read(&self, offset: u64) {
+        if lock(&self.lent).remove(&offset)
+            && let Some(heap) = self.transport.heap()
+        {
+            let _ = heap.free(offset);
         }
     }
 
@@ -247,7 +318,7 @@ impl Agent {
                             lock(&self.kernels).insert(kernel, Arc::new(prepared));
                             self.answer(number, &Answer::Done { start: 0, end: 0 });
                         }
-                        Err(failure) => self.answer_failure(number, &failure),
+                        Err(failure) => self.answer_failure(Asker::controller(number), &failure),
                     }
                 });
             }
@@ -286,6 +357,7 @@ impl Agent {
                 if let Some(flag) = lock(&self.running).get(&number) {
                     flag.store(1, Relaxed);
                 }
+                self.cancel_fetch(number);
             }
             Request::Alloc { device, space, buffer, bytes } => {
                 self.check_size(bytes, "bytes")?;
@@ -315,13 +387,11 @@ impl Agent {
                 }
             }
             Request::Get { device, buffer, shape } => {
-                let device = self.device(device)?;
-                let copy = device.get(buffer, shape)?;
-                let answer = move || match copy.run() {
-                    Ok(bytes) => self.answer_with(number, &Answer::Bytes, bytes),
-                    Err(failure) => self.answer_failure(number, &failure),
-                };
-                device.later(answer);
+                self.get(Asker::controller(number), device, (buffer, shape))?;
+            }
+            Request::Fetch { device, buffer, shape, agent, from } => {
+                let source = Source { peer: Peer(agent), device: from.0, buffer: from.1 };
+                self.fetch(number, (self.device(device)?, buffer), source, shape)?;
             }
             Request::Query { device, key } => {
                 let text = self.device(device)?.query(key)?;
@@ -331,13 +401,7 @@ impl Agent {
                 let has = self.device(device)?.has(kind, name);
                 self.answer(number, &Answer::Yes(has));
             }
-            Request::Read { offset } => {
-                if lock(&self.lent).remove(&offset)
-                    && let Some(heap) = self.transport.heap()
-                {
-                    let _ = heap.free(offset);
-                }
-            }
+            Request::Read { offset } => self.was_read(offset),
         }
         Ok(())
     }
@@ -375,7 +439,7 @@ impl Agent {
                         measured.took(items, end.saturating_sub(start));
                         self.answer(number, &Answer::Done { start, end });
                     }
-                    Err(failure) => self.answer_failure(number, &failure),
+                    Err(failure) => self.answer_failure(Asker::controller(number), &failure),
                 }
             };
             device.submit(&kernel, launch, flag, over);
@@ -390,23 +454,24 @@ impl Agent {
     fn answer_outcome(&self, number: u32, outcome: Result<(), Failure>) {
         match outcome {
             Ok(()) => self.answer(number, &Answer::Done { start: 0, end: 0 }),
-            Err(failure) => self.answer_failure(number, &failure),
+            Err(failure) => self.answer_failure(Asker::controller(number), &failure),
         }
     }
 
-    fn answer_failure(&self, number: u32, failure: &Failure) {
-        self.answer(number, &Answer::Failed { code: failure.code.raw(), text: (&*failure.text).into() });
+    fn answer_failure(&self, to: Asker, failure: &Failure) {
+        let answer = Answer::Failed { code: failure.code.raw(), text: (&*failure.text).into() };
+        self.answer_with(to, &answer, &[]);
     }
 
     fn answer(&self, number: u32, answer: &Answer<'_>) {
-        self.answer_with(number, answer, &[]);
+        self.answer_with(Asker::controller(number), answer, &[]);
     }
 
-    /// Sends an answer, and bytes behind it. Waits for room; a controller that has gone needs none.
-    fn answer_with(&self, number: u32, answer: &Answer<'_>, bytes: &[u8]) {
+    /// Sends an answer, and bytes behind it. Waits for room; a process that has gone needs none.
+    fn answer_with(&self, to: Asker, answer: &Answer<'_>, bytes: &[u8]) {
         loop {
             let ticket = self.transport.ticket();
-            match wire::send(&self.transport, CONTROLLER, (number, Kind::Answer), answer, bytes) {
+            match wire::send(&self.transport, to.peer, (to.number, Kind::Answer), answer, bytes) {
                 Ok(lent) => {
                     lock(&self.lent).extend(lent.map(|lent| lent.offset));
                     return;

@@ -67,6 +67,8 @@ struct Entry {
 struct Inner {
     number: u32,
     to: Option<Peer>,
+    /// Another agent that it takes to answer.
+    needs: Option<Peer>,
     outcome: Option<Outcome>,
     lent: Option<Lent>,
     /// Where the outcome goes, if no thread may be waiting for it.
@@ -145,6 +147,27 @@ impl Calls {
         }
         inner.lent = Some(lent);
         None
+    }
+
+    /// Another agent is needed for the answer of a request, which was sent.
+    pub fn needs(&self, number: Number, agent: Peer) {
+        let mut inner = self.entry(number).lock();
+        if inner.number == number.0 / ENTRIES as u32 {
+            inner.needs = Some(agent);
+        }
+    }
+
+    /// The requests to others for whose answers this agent is needed, each once.
+    pub fn needing(&self, agent: Peer) -> Vec<(Peer, Number)> {
+        let numbers = self.entries.iter().enumerate().filter_map(|(at, entry)| {
+            if entry.state.load(Acquire) != TAKEN {
+                return None;
+            }
+            let mut inner = entry.lock();
+            inner.needs.take_if(|needed| *needed == agent)?;
+            Some((inner.to?, Number(inner.number * ENTRIES as u32 + at as u32)))
+        });
+        numbers.collect()
     }
 
     /// The request was not sent.
@@ -258,6 +281,22 @@ mod tests {
         assert!(all.iter().all(|number| !calls.is_answered(*number)));
         assert_eq!(calls.to(agent).len(), ENTRIES);
         assert!(calls.to(other).is_empty());
+    }
+
+    #[test]
+    fn a_request_that_needs_another_agent_is_found_once_when_that_has_gone() {
+        let (calls, [to, needed, other]) = (Calls::new(), [1, 2, 3].map(Peer));
+        let [first, second] = [0; 2].map(|_| calls.take(to).unwrap());
+        calls.needs(first, needed);
+        calls.needs(second, needed);
+        calls.settle(second, to, Ok(Reply::Yes(true)));
+        assert!(calls.needing(other).is_empty());
+        assert_eq!(calls.needing(needed), [(to, first)]);
+        assert!(calls.needing(needed).is_empty());
+        // It is to be answered all the same.
+        assert!(!calls.is_answered(first));
+        calls.settle(first, to, Ok(Reply::Yes(false)));
+        assert!(matches!(calls.take_outcome(first), Some(Ok(Reply::Yes(false)))));
     }
 
     #[test]

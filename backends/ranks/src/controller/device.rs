@@ -273,6 +273,11 @@ impl Device for RankDevice {
         unsafe { self.buffers.copy_box(from, to, shape) }
     }
 
+    unsafe fn begin_copy(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Option<Event>, Failure> {
+        // SAFETY: the caller vouches.
+        Ok(unsafe { self.buffers.begin_copy(from, to, shape)? }.map(Event::new))
+    }
+
     fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
         self.buffers.can_copy(from, to)
     }

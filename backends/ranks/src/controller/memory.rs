@@ -4,7 +4,7 @@
 //! work in the host's memory work in it; handles are addresses of this process, and the memory stays when an
 //! agent is lost. Of other memories handles are numbers, with that of the process that has the buffer; what
 //! goes to them from memory that is not shared goes through two blocks that are. Agents that share no memory
-//! with this process have memories of their own only.
+//! with this process have memories of their own only, and copy from each other.
 
 use super::agents::Agent;
 use super::calls::Reply;
@@ -75,7 +75,7 @@ impl Buffers {
         };
         let one = |space: &&RemoteSpace| MemorySpace {
             struct_size: size_of::<MemorySpace>() as u32,
-            id: controller.space(),
+            id: controller.space(agent, device),
             kind: space.kind,
             numa_node: space.numa_node,
             size: space.bytes,
@@ -185,15 +185,61 @@ impl Buffers {
         match [from, to].map(|space| (by_address(space), self.remote(space).is_some())) {
             [(true, _), (true, _)] => Some(WITHIN_HOST),
             [(true, _), (_, true)] | [(_, true), (true, _)] | [(_, true), (_, true)] => Some(BY_AGENT),
+            [_, (_, true)] => self.fetches_from(from).then_some(BY_AGENT),
             _ => None,
         }
+    }
+
+    /// True if the agent itself brings boxes from a memory space of another device: one of its own devices, or
+    /// of an agent that shares no memory with this process. Else two copies through shared memory are faster.
+    fn fetches_from(&self, space: u32) -> bool {
+        let Some((agent, _)) = self.controller.owner(space) else { return false };
+        std::ptr::eq(agent, self.agent) || self.controller.transport.memory(agent.peer()).is_none()
+    }
+
+    /// Begins a copy to a buffer of this device from one of another.
+    fn fetch(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Asked, Failure> {
+        let [(source, from_buffer), (peer, buffer)] = [from, to].map(|buffer| place_of(buffer.handle));
+        let none = || Failure::new(Code::Invalid, format!("memory space {} is of no agent", from.space));
+        let (_, device) = self.controller.owner(from.space).ok_or_else(none)?;
+        if self.controller.is_lost(source) {
+            return Err(self.controller.loss_of(source));
+        }
+        let (shape, from) = (Shape::of(shape), (device, from_buffer));
+        let request = Request::Fetch { device: self.device, buffer, shape, agent: source.0, from };
+        let number = self.controller.begin(peer, &request)?;
+        if source != peer {
+            self.controller.calls.needs(number, source);
+        }
+        Ok(Asked::new(self.controller, peer, number, std::ptr::null()))
+    }
+
+    /// Begins a copy, as [`copy_box`](Self::copy_box). `None`: it is copied.
+    ///
+    /// # Safety
+    /// As there, until it is complete.
+    pub unsafe fn begin_copy(
+        &self,
+        from: Buffer,
+        to: Buffer,
+        shape: &CopyBox,
+    ) -> Result<Option<Asked>, Failure> {
+        let is_of_other = !Buffers::is_address(from) && self.remote(from.space).is_none();
+        if is_of_other && !shape.extent.contains(&0) {
+            return self.fetch(from, to, shape).map(Some);
+        }
+        // SAFETY: the caller vouches.
+        unsafe { self.copy_box(from, to, shape) }.map(|()| None)
     }
 
     /// # Safety
     /// The boxes lie inside the buffers, and nothing else touches them meanwhile.
     pub unsafe fn copy_box(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
         if shape.extent.contains(&0) {
-            return Ok(());
+            // Asks whether their processes are there.
+            let remote = [from, to].into_iter().filter(|buffer| !Buffers::is_address(*buffer));
+            let gone = remote.map(|buffer| place_of(buffer.handle).0).find(|peer| self.controller.is_lost(*peer));
+            return gone.map_or(Ok(()), |peer| Err(self.controller.loss_of(peer)));
         }
         match [from, to].map(Buffers::is_address) {
             [true, true] => {
@@ -201,6 +247,7 @@ impl Buffers {
                 unsafe { copy_addresses(from.handle, to.handle, shape) };
                 Ok(())
             }
+            [false, false] if self.remote(from.space).is_none() => self.fetch(from, to, shape)?.wait(),
             [false, false] => {
                 let [(peer, from), (other, to)] = [from, to].map(|buffer| place_of(buffer.handle));
                 // One of them is in a process that is gone.

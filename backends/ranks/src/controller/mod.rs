@@ -21,10 +21,10 @@ use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
 use flash_net::{Detector, NetError, Peer, Progress, Transport, World};
 use std::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
+    AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, SeqCst},
 };
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// How long the agents of a world have to say what they have.
@@ -44,8 +44,9 @@ pub(crate) struct Controller {
     calls: Calls,
     /// Numbers of kernels and buffers, which no two agents share.
     numbers: AtomicU64,
-    /// The number of the next memory space.
-    spaces: AtomicU32,
+    /// Whose memory spaces are: agents' devices, with the agents' numbers of these, from space
+    /// [`SHARED`](memory::SHARED) + 1 on.
+    spaces: RwLock<Vec<(&'static Agent, u32)>>,
     /// Requests that no thread may be waiting for.
     unawaited: AtomicUsize,
     /// Wakes the thread that takes their answers.
@@ -96,7 +97,7 @@ impl Controller {
             ranks,
             calls: Calls::new(),
             numbers: AtomicU64::new(1),
-            spaces: AtomicU32::new(memory::SHARED + 1),
+            spaces: RwLock::default(),
             unawaited: AtomicUsize::new(0),
             asleep: Mutex::new(()),
             wanted: Condvar::new(),
@@ -133,9 +134,17 @@ impl Controller {
         self.devices_of(&[Agent::of_rank(peer)])
     }
 
-    /// A number for a memory space.
-    fn space(&self) -> u32 {
-        self.spaces.fetch_add(1, Relaxed)
+    /// A number for a memory space of an agent's device.
+    fn space(&self, agent: &'static Agent, device: u32) -> u32 {
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        spaces.push((agent, device));
+        memory::SHARED + spaces.len() as u32
+    }
+
+    /// The agent of a memory space, and its number of the device. None: shared memory, or the host's.
+    fn owner(&self, space: u32) -> Option<(&'static Agent, u32)> {
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        spaces.get(space.checked_sub(memory::SHARED + 1)? as usize).copied()
     }
 
     /// A number for a kernel or a buffer.
@@ -327,6 +336,10 @@ impl Controller {
     fn settle_losses(&self) {
         for agent in (1..self.transport.peers() as u32).map(Peer) {
             let Some(loss) = self.transport.lost(agent) else { continue };
+            // Their agents end them, and answer, so that nothing of them comes later.
+            for (to, number) in self.calls.needing(agent) {
+                self.tell(to, &Request::Cancel { number: number.0 });
+            }
             let lost = self.calls.to(agent);
             if !lost.is_empty() {
                 self.end_if_silent(agent, &loss.how);

@@ -3,7 +3,7 @@
 
 use super::Controller;
 use super::calls::{Number, Reply};
-use crate::wire::{Request, Shape, bad};
+use crate::wire::{PIECE, Request, Shape, bad};
 use flash_backend::abi::CopyBox;
 use flash_backend::host_allocation::HostAllocation;
 use flash_backend::offload::staging::{self, Stage};
@@ -11,9 +11,6 @@ use flash_backend::{Code, Failure};
 use flash_net::Peer;
 use std::alloc::Layout;
 use std::sync::{Mutex, PoisonError};
-
-/// Bytes of a piece at most.
-const PIECE: u64 = 1 << 20;
 
 /// A buffer of an agent's device.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! What controller and agents say to each other.
 //!
 //! The controller asks, an agent answers; each request but `Release`, `Cancel`, `Free` and `Read` has one
-//! answer with its number. A frame is a [`Head`] and a body in `postcard`'s format. A body that is too long
+//! answer with its number. Agents ask each other for `Get` and `Read`, and for nothing else. A frame is a [`Head`] and a body in `postcard`'s format. A body that is too long
 //! for a frame lies in the sender's part of the shared memory, where it stays until the answer has come, or
 //! until the controller has said [`Request::Read`].
 //!
@@ -20,7 +20,10 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Changes with every change of what is in this module.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+
+/// Bytes at most of a piece of a buffer in a message, where no memory is shared.
+pub(crate) const PIECE: u64 = 1 << 20;
 
 /// Bytes of a head.
 pub(crate) const HEAD: usize = 8;
@@ -95,7 +98,7 @@ pub(crate) enum Request<'a> {
         #[serde(borrow)]
         launch: LaunchImage<'a>,
     },
-    /// Asks a launch to stop, by the number of its request.
+    /// Asks a launch, or a copy from another agent, to stop, by the number of its request.
     Cancel {
         number: u32,
     },
@@ -131,6 +134,14 @@ pub(crate) enum Request<'a> {
         device: u32,
         buffer: u64,
         shape: Shape,
+    },
+    /// Copies a box from a buffer of another agent, `from` a device of it, to one of this agent's.
+    Fetch {
+        device: u32,
+        buffer: u64,
+        shape: Shape,
+        agent: u32,
+        from: (u32, u64),
     },
     Query {
         device: u32,

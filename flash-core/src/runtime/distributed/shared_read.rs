@@ -111,7 +111,7 @@ impl<'r> Array<'r> {
             let place = header.kept_at(place);
             let device = device.filter(|_| place != Place::HOST);
             let (lacking, awaited) = directory.lacks_for(reader, place, region);
-            let sources = directory.sources(place, &lacking, |from| rank(from, device));
+            let sources = directory.sources_for(Some(reader), place, &lacking, |from| rank(from, device));
             for (from, part) in sources {
                 for part in self.by_writer(from, part) {
                     self.copy_shared([from, place], part, &mut directory, ways)?;

@@ -1,0 +1,191 @@
+//! Copies from buffers of other agents to buffers of this one, without the controller: it asks this agent for
+//! the whole box, and this agent asks the other one for its pieces, of which [`IN_FLIGHT`] are on their way.
+//!
+//! The other agent trusts no more than it does a controller: it looks buffers up and checks boxes, and gives
+//! its bytes to no process but those of its world.
+//!
+//! *Invariant.* A copy answers the controller once: when its last piece is in the buffer, when one fails, or
+//! when it is cancelled, because the other agent has gone. Nothing is written to the buffer after that:
+//! pieces are put into it by the device's worker, and so is a cancelled copy's answer, after the last of them.
+//!
+//! No thread waits for pieces, and the agent's thread does not wait for room: two agents may copy from each
+//! other.
+
+use super::device::LocalDevice;
+use super::{Agent, Asker, lock};
+use crate::wire::{self, Answer, Kind, PIECE, Request, Shape, bad, failed};
+use flash_backend::abi::CopyBox;
+use flash_backend::offload::staging::{close, pieces};
+use flash_backend::{Code, Failure};
+use flash_net::{NetError, Peer, Transport};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Pieces that are asked for before the first has come.
+const IN_FLIGHT: usize = 2;
+
+/// The buffer that a copy reads.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub peer: Peer,
+    /// The other agent's numbers.
+    pub device: u32,
+    pub buffer: u64,
+}
+
+/// The copies of an agent.
+#[derive(Default)]
+pub(super) struct Fetches {
+    /// By the numbers of the controller's requests.
+    copies: HashMap<u32, Fetch>,
+    /// Pieces that were asked for, by the numbers of this agent's requests.
+    asked: HashMap<u32, Piece>,
+    next: u32,
+}
+
+struct Fetch {
+    device: &'static LocalDevice,
+    buffer: u64,
+    source: Source,
+    left: Box<dyn Iterator<Item = CopyBox> + Send>,
+    /// Pieces that were asked for and are not in the buffer.
+    pending: usize,
+}
+
+struct Piece {
+    /// The copy that it is a part of.
+    of: u32,
+    from: Peer,
+    /// From the bytes that come to the buffer.
+    shape: Shape,
+}
+
+impl Agent {
+    /// Copies a box to a buffer of a device, and answers when it is there.
+    ///
+    /// # Errors
+    /// A box that does not lie in the buffer, or has rows over each other.
+    pub(super) fn fetch(
+        &'static self,
+        number: u32,
+        (device, buffer): (&'static LocalDevice, u64),
+        source: Source,
+        shape: Shape,
+    ) -> Result<(), Failure> {
+        shape.bytes(0)?;
+        device.check(buffer, shape.bytes(1)?)?;
+        let left = pieces(&shape.to_box(), PIECE);
+        if source.peer == self.transport.me() {
+            let other = self.device(source.device)?;
+            let mut left = left;
+            let copy = move |piece: CopyBox| {
+                let (get, put) = through(&piece);
+                let get = other.get(source.buffer, get)?;
+                device.put(buffer, put, get.run()?)?.map_or(Ok(()), |copy| copy.run())
+            };
+            device.later(move || self.answer_outcome(number, left.try_for_each(copy)));
+            return Ok(());
+        }
+        let fetch = Fetch { device, buffer, source, left: Box::new(left), pending: 0 };
+        lock(&self.fetches).copies.insert(number, fetch);
+        // After what the device was given before.
+        device.later(move || (0..IN_FLIGHT).for_each(|_| self.ask_for_piece(number)));
+        Ok(())
+    }
+
+    /// Asks for the next piece of a copy, or answers when all have come.
+    fn ask_for_piece(&self, number: u32) {
+        let mut fetches = lock(&self.fetches);
+        let Some(fetch) = fetches.copies.get_mut(&number) else { return };
+        let Some(piece) = fetch.left.next() else {
+            if fetch.pending == 0 {
+                fetches.copies.remove(&number);
+                drop(fetches);
+                self.answer_outcome(number, Ok(()));
+            }
+            return;
+        };
+        fetch.pending += 1;
+        let source = fetch.source;
+        let (get, put) = through(&piece);
+        let own = fetches.next;
+        // The last one is of requests without an answer.
+        fetches.next = (own + 1) % u32::MAX;
+        fetches.asked.insert(own, Piece { of: number, from: source.peer, shape: put });
+        drop(fetches);
+        let request = Request::Get { device: source.device, buffer: source.buffer, shape: get };
+        if let Err(error) = self.ask_agent(source.peer, own, &request) {
+            // This process may know before the controller does. It will try again, from elsewhere.
+            let failure = Failure::new(Code::Other, format!("a copy from another agent: {}", failed(&error)));
+            self.give_up(number, failure);
+        }
+    }
+
+    /// Sends a request to another agent, on a device's worker: it may wait for room.
+    fn ask_agent(&self, to: Peer, number: u32, request: &Request<'_>) -> Result<(), NetError> {
+        loop {
+            let ticket = self.transport.ticket();
+            match wire::send(&self.transport, to, (number, Kind::Request), request, &[]) {
+                Err(NetError::Full { .. }) => {
+                    self.transport.wait(ticket, Some(Instant::now() + Duration::from_millis(1)));
+                }
+                sent => return sent.map(drop),
+            }
+        }
+    }
+
+    /// An answer of another agent: a piece, which the device's worker puts into the buffer. One that nothing
+    /// waits for is dropped.
+    pub(super) fn piece_came(&'static self, from: Peer, own: u32, body: Result<&[u8], Failure>) {
+        let mut fetches = lock(&self.fetches);
+        let is_it = fetches.asked.get(&own).is_some_and(|piece| piece.from == from);
+        let Some(Piece { of, shape, .. }) = is_it.then(|| fetches.asked.remove(&own)).flatten() else { return };
+        let Some(fetch) = fetches.copies.get(&of) else { return };
+        let (device, buffer) = (fetch.device, fetch.buffer);
+        drop(fetches);
+        let bytes = body.and_then(|body| match wire::decode(body)? {
+            (Answer::Bytes, bytes) => Ok(bytes.to_vec()),
+            (Answer::Failed { code, text }, _) => Err(Failure::new(Code::of(code), text)),
+            (other, _) => Err(bad(format!("expected a piece of a buffer, found {other:?}"))),
+        });
+        device.later(move || {
+            if !lock(&self.fetches).copies.contains_key(&of) {
+                return;
+            }
+            let put = bytes.and_then(|bytes| device.put(buffer, shape, &bytes)?.map_or(Ok(()), |copy| copy.run()));
+            match put {
+                Ok(()) => {
+                    if let Some(fetch) = lock(&self.fetches).copies.get_mut(&of) {
+                        fetch.pending -= 1;
+                    }
+                    self.ask_for_piece(of);
+                }
+                Err(failure) => self.give_up(of, failure),
+            }
+        });
+    }
+
+    /// Ends a copy whose source has gone. False: there is no such copy.
+    pub(super) fn cancel_fetch(&'static self, number: u32) -> bool {
+        let device = lock(&self.fetches).copies.get(&number).map(|fetch| fetch.device);
+        let Some(device) = device else { return false };
+        let failure = Failure::new(Code::DeviceLost, "the agent that this is copied from is gone");
+        device.later(move || self.give_up(number, failure));
+        true
+    }
+
+    fn give_up(&self, number: u32, failure: Failure) {
+        let ended = lock(&self.fetches).copies.remove(&number);
+        if ended.is_some() {
+            self.answer_failure(Asker::controller(number), &failure);
+        }
+    }
+}
+
+/// The two copies of a piece: out of the source to bytes without gaps, and from there to the destination.
+fn through(piece: &CopyBox) -> (Shape, Shape) {
+    let gapless = close(piece.extent);
+    let get = CopyBox { destination_offset: 0, destination_stride: gapless, ..*piece };
+    let put = CopyBox { source_offset: 0, source_stride: gapless, ..*piece };
+    (Shape::of(&get), Shape::of(&put))
+}
