@@ -6,7 +6,7 @@
 use crate::kernels::{Grind, Saxpy};
 use crate::stats::Row;
 use anyhow::{Context, Result, ensure};
-use flash::{FlashMemory, get_runtime, part_by, weights};
+use flash::{Devices, FlashMemory, get_runtime, part_by, weights};
 use flash_backend::abi::Implementation;
 use flash_backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, register_backend,
@@ -68,6 +68,24 @@ fn controlled(net: &Net, agents: usize) -> Result<Vec<Row>> {
     let name = format!("a step over {agents} agents, kept and run again, processor time of the controller for each");
     let figures = (0..TURNS).map(|_| launches(count)).collect::<Result<Vec<_>>>()?;
     let mut rows = vec![row(name, "us", &figures)];
+
+    // The same with a launch for each device.
+    let own: Vec<_> = (0..agents).map(|_| [1.0f32, 2.0].map(|x| FlashMemory::from(vec![x; ELEMENTS]))).collect();
+    let mut step = rt.pipeline();
+    for (device, [x, y]) in rt.devices().iter().zip(&own) {
+        step = step.submit(Saxpy::of(1.0, x, y)).options(Devices::key(device.id())).defer([ELEMENTS]);
+    }
+    let launches = |count: usize| -> Result<f64> {
+        let before = net.controllers_time()?;
+        for _ in 0..count {
+            step.exec()?;
+        }
+        Ok((net.controllers_time()? - before).as_secs_f64() * 1e6 / (count * agents) as f64)
+    };
+    launches(count)?;
+    let name = format!("a pipeline of a launch for each of {agents} agents, kept, processor time of the controller for each");
+    let figures = (0..TURNS).map(|_| launches(count)).collect::<Result<Vec<_>>>()?;
+    rows.push(row(name, "us", &figures));
 
     // What all of them read: a tree of copies, of which the controller makes some.
     let (from, to) = (FlashMemory::from(vec![1.0f64; 1 << 10]), FlashMemory::<f64>::zeroed(len));

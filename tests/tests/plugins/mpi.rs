@@ -3,7 +3,7 @@
 //! `cargo xtask test` installs the libraries, and names their folder in `FLASH_TEST_MPI`. One that is missing
 //! is a skip.
 
-use crate::ranks::{LONG, has_computed, within};
+use crate::ranks::{LONG, copies_from_device_to_device, has_computed, within};
 use flash_net::{How, NetError, Peer, Progress, Transport};
 use flash_net_mpi::{Family, MPICH_HANDLES, MpiTransport, STANDARD_HANDLES, launched};
 use flash_tests::plugins::{self, Language, built, text_of};
@@ -280,6 +280,23 @@ fn devices_of_processes_of_mpi_pass_the_suite_of_backends() {
         let output = output(command);
         let text = text_of(&output);
         assert!(output.status.success() && text.contains(" 0 failed"), "{key}: {text}");
+    }
+}
+
+#[test]
+fn agents_of_mpi_copy_from_each_other() {
+    const TEST: &str = "mpi::agents_of_mpi_copy_from_each_other";
+    if std::env::var_os(PROCESS).is_some() {
+        return copies_from_device_to_device("RANK");
+    }
+    for name in ["open-mpi-4", "mpich-4"] {
+        let Some(folder) = installed(TEST, name) else { continue };
+        let this = std::env::current_exe().unwrap();
+        let mut command = job(&folder, 4, &this, &["--exact", TEST, "--nocapture"]);
+        command.env(PROCESS, "");
+        let output = output(command);
+        let text = text_of(&output);
+        assert!(output.status.success() && text.contains("1 passed"), "{name}: {text}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! `flash run`: a program with the devices of other processes, and what happens when one of them is killed.
 
-use flash_core::kernel::views::{Item, ReadWrite, Write};
+use flash_core::descriptor::{part_by, weights};
+use flash_core::kernel::views::{Item, Read, ReadWrite, Whole, Write};
 use flash_core::kernel::{CpuItem, Index};
 use flash_core::{Error, FlashMemory, KernelDefinition, RuntimeObj, get_runtime, kernel};
 use flash_tests::plugins::{self, built, text_of};
@@ -340,6 +341,84 @@ fn a_backend_in_an_agent_of_its_own_can_crash_and_the_program_goes_on() {
     assert_eq!(ids("ALL_ACCEL"), ["ALL_CPU:0"]);
     goes_on_after_losses(&get_runtime("ALL_CPU@agent").unwrap(), "ALL_CPU@agent", false, 20_000);
     goes_on_after_losses(&get_runtime("TEST:1@agent").unwrap(), "TEST@agent", true, 1000);
+}
+
+/// Copies elements of an array that all items may read.
+#[derive(KernelDefinition)]
+#[kernel(name = "ranks.gather", dims(i))]
+struct Gather<'a> {
+    from: Whole<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Gather<'_>> for Plain {
+    fn item(i: Index<1>, k: GatherItem<'_>) {
+        k.to.set(k.from[i[0]]);
+    }
+}
+
+/// Arrays that move between the devices of a runtime, which have memories of their own and copy from each
+/// other: none of it goes through this process.
+pub(crate) fn copies_from_device_to_device(key: &str) {
+    /// Several messages.
+    const LEN: usize = 600_000;
+    let rt = get_runtime(key).unwrap();
+    let devices = rt.devices();
+    let [first, second] = [devices[0], devices[1]];
+    let alone = |device: &flash_core::devices::DeviceHandle| get_runtime(device.id()).unwrap();
+    let [a, b] = [0; 2].map(|_| FlashMemory::<u64>::zeroed(LEN));
+    let moved = || devices.iter().map(|device| device.transfers()).collect::<Vec<_>>();
+    let all = |add: u64| (0..LEN as u64).map(|i| i + add).collect::<Vec<_>>();
+    for _ in 0..3 {
+        alone(first).submit(Failing::of(u64::MAX, &a)).exec([LEN]).unwrap();
+        alone(second).submit(Failing::of(u64::MAX, &b)).exec([LEN]).unwrap();
+        let before = moved();
+        // Both ways at once.
+        rt.pipeline().prefetch(&a, second).prefetch(&b, first).exec().unwrap();
+        for (before, after) in before.iter().zip(moved()).take(2) {
+            let moved = after - *before;
+            assert_eq!((moved.between_devices.bytes, moved.to_device.bytes), (8 * LEN as u64, 0), "{moved}");
+        }
+        assert!(*a.read().unwrap() == *all(1) && *b.read().unwrap() == *all(1));
+    }
+    // Boxes with gaps, between arrays.
+    let cube = |x: u64| FlashMemory::from(vec![x; 24]).with_shape([2, 3, 4]).unwrap();
+    let (from, to) = (cube(1), cube(2));
+    alone(first).submit(Failing::of(u64::MAX, from.view([24]).unwrap())).exec([24]).unwrap();
+    alone(second).submit(Failing::of(u64::MAX, to.view([24]).unwrap())).exec([24]).unwrap();
+    rt.pipeline().copy_box(&from, [0..2, 1..3, 1..3], &to, [0..2, 0..2, 2..4]).exec().unwrap();
+    let mut expected = (1..=24).collect::<Vec<u64>>();
+    for (z, y, x) in (0..2).flat_map(|z| (0..2).flat_map(move |y| (0..2).map(move |x| (z, y, x)))) {
+        // The first axis is the one without gaps.
+        expected[x + 2 * y + 6 * (z + 2)] = (1 + x + 2 * (y + 1) + 6 * (z + 1)) as u64;
+    }
+    assert_eq!(*to.read().unwrap(), *expected);
+    // One array for all of them.
+    let cut = || (part_by("i"), weights(vec![1; devices.len()]));
+    let out = FlashMemory::<u64>::zeroed(LEN);
+    for round in 1..4 {
+        a.write().unwrap().fill(round);
+        let before = moved();
+        rt.submit(Gather::of(&a, &out)).options(cut()).exec([LEN]).unwrap();
+        assert!(out.read().unwrap().iter().all(|x| *x == round));
+        let sums = moved().into_iter().zip(before).map(|(after, before)| after - before);
+        let (up, between) = sums.fold((0, 0), |(up, between), moved| {
+            (up + moved.to_device.bytes, between + moved.between_devices.bytes)
+        });
+        assert_eq!(up + between, (8 * LEN * devices.len()) as u64);
+        assert!(devices.len() < 3 || between > 0, "{up} bytes from this process, {between} from devices");
+    }
+}
+
+#[test]
+fn devices_of_one_agent_copy_from_each_other() {
+    if !is_within() {
+        const TEST: &str = "ranks::devices_of_one_agent_copy_from_each_other";
+        let plugin = built().test.to_str().unwrap();
+        return assert_within(TEST, Some("2"), &[("FLASH_BACKEND_PATH", plugin), ("FLASH_TEST", "devices=2")]);
+    }
+    copies_from_device_to_device("RANK:1/TEST");
 }
 
 #[test]

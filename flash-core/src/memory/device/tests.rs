@@ -428,6 +428,22 @@ fn what_a_lost_device_alone_had_does_not_keep_its_neighbours_from_being_read() {
 }
 
 #[test]
+fn of_two_devices_the_one_that_is_lost_is_told_from_the_one_that_copies() {
+    let (_alone, devices) = (lock(), devices());
+    for lost in [0, 1] {
+        let memory: FlashMemory<u32> = (0..10).collect();
+        write_on(&memory, devices[0], &all(&memory), 1);
+        apart::lose(lost + 1);
+        let error = memory.header().make_current(devices[1], &all(&memory)).unwrap_err();
+        assert!(matches!(error, Error::Backend { code: Code::DeviceLost, .. }), "{error}");
+        assert_eq!([0, 1].map(|device| devices[device].is_lost()), [lost == 0, lost == 1]);
+        apart::lose(0);
+        memory.header().make_current(devices[1], &all(&memory)).unwrap();
+        assert!(!devices[1].is_lost());
+    }
+}
+
+#[test]
 fn a_new_shape_brings_everything_home() {
     let (_alone, devices) = (lock(), devices());
     let memory: FlashMemory<u32> = (0..6).collect();

@@ -2,7 +2,7 @@ use super::*;
 use crate::memory::region::GridBox;
 use crate::memory::region::tests::{blocks, grids};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Per element: the places where it is current, and whether it is poisoned.
 type Model = Vec<(BTreeSet<Place>, bool)>;
@@ -89,6 +89,38 @@ fn fetch(
     for (_, part) in sources.iter().take(most) {
         directory.copied(place, part);
         elements(grid, part).into_iter().for_each(|i| _ = model[i].0.insert(place));
+    }
+}
+
+#[test]
+fn copies_to_many_places_are_a_tree() {
+    const PLACES: u32 = 100;
+    let grid = Grid::new(&[8], 8);
+    for in_flight in [false, true] {
+        let mut directory = Directory::new(grid, None);
+        let all = Region::all(&grid);
+        let reader = directory.arrivals.enter();
+        // By place: how many copies it is from the host, and how many it has given.
+        let mut ways = HashMap::from([(Place::HOST, (0, 0))]);
+        for place in (0..PLACES).map(Place::device) {
+            let sources = directory.sources_for(in_flight.then_some(reader), place, &all, |_| 100);
+            let [(from, _)] = sources[..] else { panic!("{sources:?}") };
+            match in_flight {
+                true => _ = directory.arrivals.book(reader, place, all.clone()),
+                false => directory.copied(place, &all),
+            }
+            let given = ways.get_mut(&from).expect("a place that has it, or gets it");
+            given.1 += 1;
+            let depth = given.0 + 1;
+            ways.insert(place, (depth, 0));
+        }
+        let most = |of: fn(&(u32, u32)) -> u32| ways.values().map(of).max();
+        assert_eq!((most(|(depth, _)| *depth), most(|(_, given)| *given)), (Some(6), Some(7)));
+        // A cheaper one is taken.
+        let near = |place: Place| u64::from(place != Place::device(9));
+        let reader = in_flight.then_some(reader);
+        let sources = directory.sources_for(reader, Place::device(PLACES), &all, near);
+        assert_eq!(sources.iter().map(|(from, _)| *from).collect::<Vec<_>>(), [Place::device(9)]);
     }
 }
 
