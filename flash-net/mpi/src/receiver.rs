@@ -13,7 +13,7 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{MutexGuard, TryLockError};
 
-/// Frames that wait at most to be handed over.
+/// Frames that wait at most to be handed over, while nothing waits to be sent.
 const FRAMES: usize = 64;
 
 /// What a message is.
@@ -80,12 +80,21 @@ impl MpiTransport {
         }
     }
 
+    /// Frames that may wait to be handed over. All that the peers may send do while something waits to be sent:
+    /// the word that there is room for it may come behind them.
+    fn most_ready(&self) -> usize {
+        match self.has_pending() {
+            true => WINDOW as usize * self.peers.len(),
+            false => FRAMES,
+        }
+    }
+
     /// Receives what has come, until some frames are ready. True if some are.
     pub(crate) fn fill(&self, receiver: &mut Receiver) -> bool {
         if receiver.apart {
             self.fill_apart(receiver);
         }
-        while receiver.ready.len() < FRAMES && !receiver.apart {
+        while receiver.ready.len() < self.most_ready() && !receiver.apart {
             match self.mpi.probe(None) {
                 Ok(Some(probed)) => match u32::try_from(probed.source) {
                     Ok(from) if (from as usize) < self.peers.len() => {
@@ -114,7 +123,7 @@ impl MpiTransport {
                 continue;
             }
             self.finish(receiver, peer);
-            while receiver.ready.len() < FRAMES && receiver.peers[peer.0 as usize].receiving.is_none() {
+            while receiver.ready.len() < self.most_ready() && receiver.peers[peer.0 as usize].receiving.is_none() {
                 match self.mpi.probe(Some(peer.0)) {
                     Ok(Some(probed)) => self.begin(receiver, peer, probed),
                     Ok(None) => break,

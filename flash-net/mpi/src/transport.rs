@@ -36,7 +36,7 @@ const SPIN: Duration = Duration::from_micros(20);
 const YIELD: Duration = Duration::from_micros(100);
 /// A nap at least and at most; between, it is a part of what was waited for already.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
-const PART: u32 = 16;
+const PART: u32 = 64;
 /// Between two looks at the processes of the others.
 const WATCH: Duration = Duration::from_millis(10);
 
@@ -286,6 +286,11 @@ impl MpiTransport {
         self.has_pending.store(has_pending, Relaxed);
     }
 
+    /// Whether something may wait to be sent.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.has_pending.load(Relaxed)
+    }
+
     /// Whether there is something to do for a thread with this ticket.
     fn is_due(&self, ticket: Ticket) -> bool {
         if self.ticket() != ticket {
@@ -293,7 +298,7 @@ impl MpiTransport {
         }
         // A thread that takes frames sees to all that come.
         let found = self.try_receiver().is_some_and(|mut receiver| self.fill(&mut receiver));
-        if self.has_pending.load(Relaxed) {
+        if self.has_pending() {
             self.settle();
         }
         found || self.ticket() != ticket

@@ -247,6 +247,29 @@ fn pass_frames() {
         process.post(Peer(0), &(sent as u64).to_le_bytes());
     }
 
+    // Rank 1 answers each frame, and takes no others while there is no room for an answer; rank 0 sends all the
+    // time. The word that there is room comes behind many frames.
+    const ASKED: u64 = 3000;
+    if me == Peer(0) {
+        (0..ASKED).for_each(|i| process.post(Peer(1), &i.to_le_bytes()));
+        (0..ASKED).for_each(|i| assert_eq!(process.next(Peer(1)), i.to_le_bytes()));
+    } else if me == Peer(1) {
+        for _ in 0..ASKED {
+            let answer = process.next(Peer(0));
+            let start = Instant::now();
+            loop {
+                let ticket = transport.ticket();
+                match transport.post(Peer(0), &answer) {
+                    Err(NetError::Full { .. }) => {
+                        transport.wait(ticket, Some(Instant::now() + Duration::from_millis(1)));
+                    }
+                    sent => break sent.unwrap(),
+                }
+                assert!(start.elapsed() < LONG, "there is no room within {LONG:?}");
+            }
+        }
+    }
+
     // A sign of life is given by taking frames.
     if me == Peer(0) {
         let heard = transport.heard(Peer(2));

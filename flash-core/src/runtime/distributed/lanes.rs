@@ -13,9 +13,11 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Those of a device.
     pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
-        // What a CPU computes, it computes on the calling thread; for all others that thread waits.
+        // What a CPU of this process computes, it computes on the calling thread; for all others, such as a CPU
+        // of another process, that thread waits.
         let make = || {
-            let computes = device.info().class == Class::Cpu;
+            let info = device.info();
+            let computes = info.class == Class::Cpu && info.synchronous;
             let lanes = Lanes { kernels: Lane::new(computes), copies: Lane::new(computes) };
             Some(&*Box::leak(Box::new(lanes)))
         };
