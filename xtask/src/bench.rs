@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{opencl, root, setup};
+use crate::{mpi, opencl, root, setup};
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -71,12 +71,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if !options.list {
         setup::peers()?;
     }
+    if !options.list && options.name.as_deref().is_none_or(|name| name == "ranks") {
+        mpi::install()?;
+    }
     if let Some(other) = &options.against {
         build(other)?;
     }
     let mut command = Command::new("cargo");
     command.args(["run", "--release", "--quiet", "--package", "flash-bench", "--"]).current_dir(root());
-    command.args(arguments(options)?).envs(opencl::environment()?);
+    command.args(arguments(options)?).envs(opencl::environment()?).envs([mpi::environment()?]);
     let status = command.status().context("cargo does not start")?;
     Ok(match status.code() {
         Some(0) => ExitCode::SUCCESS,

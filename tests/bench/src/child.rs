@@ -66,12 +66,12 @@ pub fn measure(what: &str) -> Result<()> {
         }
         "saxpy" => saxpy()?,
         halo::CHILD => halo::measure()?,
-        ranks::CHILD => ranks::measure()?,
         _ if partition::measure(what)?
             || opencl::measure(what)?
             || diffusion::measure(what)?
             || scale::measure(what)?
-            || asynchronous::measure(what)? => {}
+            || asynchronous::measure(what)?
+            || ranks::measure(what)? => {}
         _ => bail!("there is no measurement `{what}`"),
     }
     Ok(())

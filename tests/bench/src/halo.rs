@@ -350,13 +350,13 @@ fn array<T>(
 }
 
 /// A socket, and a thread at its other end that sends back what comes.
-struct Socket {
+pub struct Socket {
     stream: UnixStream,
     bytes: Vec<u8>,
 }
 
 impl Socket {
-    fn new(bytes: usize) -> Result<Socket> {
+    pub fn new(bytes: usize) -> Result<Socket> {
         let (stream, mut other) = UnixStream::pair()?;
         std::thread::spawn(move || {
             let mut bytes = vec![0; bytes];
@@ -365,7 +365,8 @@ impl Socket {
         Ok(Socket { stream, bytes: vec![0; bytes] })
     }
 
-    fn ns(&mut self) -> f64 {
+    /// Nanoseconds of a round trip.
+    pub fn ns(&mut self) -> f64 {
         per_call(TRIPS / 10, || {
             self.stream.write_all(&self.bytes).expect("a thread reads");
             self.stream.read_exact(&mut self.bytes).expect("a thread writes");
@@ -374,7 +375,7 @@ impl Socket {
 }
 
 /// A pair of ZeroMQ's sockets, and a thread at the other end that sends back what comes.
-struct ZeroMq {
+pub struct ZeroMq {
     pair: *mut c_void,
     ns: unsafe extern "C" fn(*mut c_void, c_long) -> f64,
     /// Of its socket's file.
@@ -382,7 +383,7 @@ struct ZeroMq {
 }
 
 impl ZeroMq {
-    fn new(bytes: usize) -> Result<ZeroMq> {
+    pub fn new(bytes: usize) -> Result<ZeroMq> {
         let source = Source {
             name: "zmq.c",
             text: include_str!("../peers/zmq.c"),
@@ -402,7 +403,8 @@ impl ZeroMq {
         Ok(ZeroMq { pair, ns, _folder: folder })
     }
 
-    fn ns(&mut self) -> f64 {
+    /// Nanoseconds of a round trip.
+    pub fn ns(&mut self) -> f64 {
         let ns = unsafe { (self.ns)(self.pair, long(TRIPS / 10)) };
         assert!(ns > 0.0, "the thread sends back what comes");
         ns

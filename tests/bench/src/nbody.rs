@@ -9,7 +9,7 @@ use flash::{FlashMemory, RuntimeObj, get_runtime};
 use flash_core::descriptor::{Implementation, PartBy};
 use rayon::prelude::*;
 use std::ffi::c_int;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Bodies.
@@ -45,6 +45,11 @@ const PLAIN: Source = Source {
     flags: &["-DPLAIN_ONLY", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fopenmp", "-fPIC", "-shared"],
     libraries: &["-lm"],
 };
+
+/// The shared library of `nbody.c`, for programs that link it.
+pub fn compile(cache: &Path) -> Result<PathBuf> {
+    BEST.compile(cache)
+}
 
 impl NBody {
     pub fn load(cache: &Path) -> Result<NBody> {

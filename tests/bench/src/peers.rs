@@ -414,14 +414,20 @@ impl Source {
     }
 
     /// The shared library's file in `cache`, made if it is not there.
-    fn compile(&self, cache: &Path) -> Result<PathBuf> {
-        let stem = format!("{}-{:016x}", self.name, self.fingerprint()?);
+    pub fn compile(&self, cache: &Path) -> Result<PathBuf> {
+        self.compile_with(cache, &[])
+    }
+
+    /// The same with more arguments for the compiler, which are known at run time alone; a program where
+    /// the flags are those of a program.
+    pub fn compile_with(&self, cache: &Path, more: &[String]) -> Result<PathBuf> {
+        let stem = format!("{}-{:016x}", self.name, self.fingerprint(more)?);
         let library = cache.join(format!("{stem}.so"));
         if library.exists() {
             return Ok(library);
         }
         // The compiler tells C from C++ by the end of the name.
-        let source = cache.join(format!("{:016x}-{}", self.fingerprint()?, self.name));
+        let source = cache.join(format!("{:016x}-{}", self.fingerprint(more)?, self.name));
         fs::write(&source, self.text).with_context(|| format!("cannot write {}", source.display()))?;
         // Under another name first: a library that is there is whole.
         let unfinished = cache.join(format!("{stem}-{}", std::process::id()));
@@ -430,6 +436,7 @@ impl Source {
             .arg("-o")
             .arg(&unfinished)
             .arg(&source)
+            .args(more)
             .args(self.libraries)
             .output()
             .with_context(|| format!("{} does not start", self.compiler))?;
@@ -446,7 +453,7 @@ impl Source {
     }
 
     /// Differs where the compiled code may differ.
-    fn fingerprint(&self) -> Result<u64> {
+    fn fingerprint(&self, more: &[String]) -> Result<u64> {
         let version = Command::new(self.compiler)
             .arg("--version")
             .output()
@@ -457,7 +464,7 @@ impl Source {
             line.unwrap_or_default().to_owned()
         };
         let mut hasher = DefaultHasher::new();
-        (self.name, self.text, self.flags, self.libraries).hash(&mut hasher);
+        (self.name, self.text, self.flags, self.libraries, more).hash(&mut hasher);
         (version.stdout, native("model name"), native("flags")).hash(&mut hasher);
         Ok(hasher.finish())
     }

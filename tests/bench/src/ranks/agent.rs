@@ -11,12 +11,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The name of the part that each process of the world runs.
-pub const CHILD: &str = "ranks";
+pub const CHILD: &str = "ranks.agent";
 
 /// Launches of a turn.
-const LAUNCHES: usize = 2000;
+pub const LAUNCHES: usize = 2000;
 /// Launches of a chain.
-const CHAIN: usize = 1000;
+pub const CHAIN: usize = 1000;
 /// Elements of the array that moves: 1 MiB.
 const ELEMENTS: usize = 1 << 17;
 
