@@ -16,8 +16,8 @@ use std::time::Instant;
 const N: usize = 16_384;
 /// Operations per interaction, as most papers count.
 const FLOP: f64 = 20.0;
-const G: f64 = 6.67259e-11;
-const SOFTENING2: f64 = 1e-3;
+pub const G: f64 = 6.67259e-11;
+pub const SOFTENING2: f64 = 1e-3;
 
 /// Accelerations of some bodies of all: see `nbody.c`.
 pub type Accel<T> = unsafe extern "C" fn(usize, usize, usize, T, T, *const T, *const T, *mut T, c_int);
@@ -89,14 +89,14 @@ impl Number for f64 {
 }
 
 /// Bodies in a unit cube, from a fixed linear congruence.
-fn bodies<T: Number>() -> (Vec<[T; 3]>, Vec<T>) {
+pub fn bodies<T: Number>(n: usize) -> (Vec<[T; 3]>, Vec<T>) {
     let mut state = 42u64;
     let mut next = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 40) as f64 / (1u64 << 24) as f64
     };
-    let pos = (0..N).map(|_| std::array::from_fn(|_| T::of(next()))).collect();
-    let mass = (0..N).map(|_| T::of(N as f64 * next())).collect();
+    let pos = (0..n).map(|_| std::array::from_fn(|_| T::of(next()))).collect();
+    let mass = (0..n).map(|_| T::of(n as f64 * next())).collect();
     (pos, mass)
 }
 
@@ -115,7 +115,7 @@ pub fn rows(peers: &Peers) -> Result<Vec<Row>> {
 fn of_type<T: Number>(c: Option<(Accel<T>, Accel<T>)>, exact: Option<Accel<T>>) -> Result<Vec<Row>> {
     let rt = get_runtime("ALL_CPU")?;
     let threads = std::thread::available_parallelism()?.get();
-    let (pos, mass) = bodies::<T>();
+    let (pos, mass) = bodies::<T>(N);
     let (x, m) = (FlashMemory::from(pos.clone()), FlashMemory::from(mass.clone()));
     let acc = FlashMemory::<[T; 3]>::zeroed(N);
     let mut out = vec![[T::default(); 3]; N];
@@ -202,7 +202,7 @@ fn of_type<T: Number>(c: Option<(Accel<T>, Accel<T>)>, exact: Option<Accel<T>>) 
 /// Accelerations, cut over the devices of a runtime if it has several: a function that answers with
 /// GFLOP/s.
 pub fn cut(rt: &RuntimeObj) -> Result<impl FnMut() -> f64 + use<>> {
-    let (pos, mass) = bodies::<f32>();
+    let (pos, mass) = bodies::<f32>(N);
     let (x, m) = (FlashMemory::from(pos), FlashMemory::from(mass));
     let acc = FlashMemory::<[f32; 3]>::zeroed(N);
     let rt = rt.options(PartBy::default());

@@ -4,6 +4,7 @@
 //! slow minute slows both. The ratio is therefore taken turn by turn, and its median
 //! is not the quotient of the two medians.
 
+use std::convert::Infallible;
 use std::thread;
 use std::time::Duration;
 
@@ -68,9 +69,33 @@ pub fn pair(
     unit: impl Into<String>,
     repeats: usize,
     mut ours: impl FnMut() -> f64,
-    mut peer: Option<&mut dyn FnMut() -> f64>,
+    peer: Option<&mut dyn FnMut() -> f64>,
     pause: Duration,
 ) -> Row {
+    let mut peer = peer.map(|peer| || Ok(peer()));
+    let peer = peer.as_mut().map(|peer| peer as &mut dyn FnMut() -> Result<f64, Infallible>);
+    match try_pair(name, unit, repeats, || Ok(ours()), peer, pause) {
+        Ok(row) => row,
+    }
+}
+
+/// The same of turns that may fail; the first failure ends it.
+///
+/// # Errors
+///
+/// That of a turn.
+///
+/// # Panics
+///
+/// As [`pair`].
+pub fn try_pair<E>(
+    name: impl Into<String>,
+    unit: impl Into<String>,
+    repeats: usize,
+    mut ours: impl FnMut() -> Result<f64, E>,
+    mut peer: Option<&mut dyn FnMut() -> Result<f64, E>>,
+    pause: Duration,
+) -> Result<Row, E> {
     let name = name.into();
     eprintln!("{name} ...");
     let mut turns = Vec::new();
@@ -80,17 +105,18 @@ pub fn pair(
             ours()
         };
         let mut rested_peer = || {
-            peer.as_mut().map(|peer| {
+            let turn = peer.as_mut().map(|peer| {
                 thread::sleep(pause);
                 peer()
-            })
+            });
+            turn.transpose()
         };
         let figures = if turn % 2 == 0 {
-            let ours = rested_ours();
-            (ours, rested_peer())
+            let ours = rested_ours()?;
+            (ours, rested_peer()?)
         } else {
-            let peer = rested_peer();
-            (rested_ours(), peer)
+            let peer = rested_peer()?;
+            (rested_ours()?, peer)
         };
         if turn > 0 {
             turns.push(figures);
@@ -99,7 +125,7 @@ pub fn pair(
     let row = Row::from_turns(name, unit, &turns);
     let ratio = row.ratio.map_or_else(String::new, |ratio| format!(", {ratio:.3} of the peer's"));
     eprintln!("  {:.4} {}{ratio}", row.value, row.unit);
-    row
+    Ok(row)
 }
 
 impl Row {

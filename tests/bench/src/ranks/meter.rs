@@ -3,7 +3,7 @@
 //! The first process reads lines `WHAT COUNT` and answers each with a line, a figure. Between two requests
 //! its processes sleep, or nap, so that they take no processor from those whose turn it is.
 
-use crate::stats::{REPEATS, Row, pair};
+use crate::stats::{REPEATS, Row, try_pair};
 use anyhow::{Context, Result, bail, ensure};
 use flash_net::{Member, Peer, World};
 use std::io::{BufRead, BufReader, Write};
@@ -159,17 +159,7 @@ impl Side<'_> {
 
 /// A row of turns.
 pub fn row(name: impl Into<String>, unit: &str, mut ours: Side<'_>, mut peer: Side<'_>) -> Result<Row> {
-    // A side that cannot measure says so here.
-    ours.turn()?;
-    peer.turn()?;
-    Ok(pair(
-        name,
-        unit,
-        REPEATS,
-        || ours.turn().expect("it has answered before"),
-        Some(&mut || peer.turn().expect("it has answered before")),
-        Duration::ZERO,
-    ))
+    try_pair(name, unit, REPEATS, || ours.turn(), Some(&mut || peer.turn()), Duration::ZERO)
 }
 
 /// Answers requests until there are no more.

@@ -5,9 +5,11 @@
 //! benchmarks: see [`meter`].
 
 mod agent;
+mod hicr;
 mod mailbox;
 mod meter;
 mod mpi;
+mod problems;
 mod solve;
 
 use crate::stats::Row;
@@ -16,8 +18,9 @@ use anyhow::Result;
 /// All rows.
 pub fn rows() -> Result<Vec<Row>> {
     let mut rows = agent::rows()?;
-    rows.extend(mailbox::rows()?);
-    rows.extend(mpi::rows()?);
+    for more in [mailbox::rows, mpi::rows, hicr::rows, problems::rows] {
+        rows.extend(more()?);
+    }
     Ok(rows)
 }
 
@@ -27,7 +30,7 @@ pub fn measure(what: &str) -> Result<bool> {
         agent::CHILD => agent::measure()?,
         mailbox::CHILD => mailbox::measure()?,
         solve::CHILD => solve::measure()?,
-        _ => return Ok(false),
+        _ => return hicr::measure(what),
     }
     Ok(true)
 }
