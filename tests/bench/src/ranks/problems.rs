@@ -10,40 +10,70 @@ use anyhow::Result;
 
 /// What a row says, what it asks for, and steps of a turn.
 const PROBLEMS: [(&str, &str, usize); 2] =
-    [("heat of 2048 x 2048", "heat", 20), ("gravity of 16,000 bodies", "nbody", 2)];
+    [("heat of 2048 x 2048", "heat", 40), ("gravity of 16,000 bodies", "nbody", 3)];
 
-/// This process's processor and the other's.
-const BOTH: [(&str, &str); 2] = [(solve::KEY, "ALL_CPU,RANK"), ("FLASH_CPU_THREADS", "1")];
+/// What a row says of the shares of the processes, and what it asks for.
+const SHARES: [(&str, &str); 2] = [("shares as measured", ""), ("equal shares", "halves.")];
+
+/// Turns until the rates of both devices are known.
+const FIRST: usize = 10;
+
+/// This process's processor and the other's. A key `RANK` may mean other devices of it.
+const BOTH: [(&str, &str); 2] = [(solve::KEY, "ALL_CPU,RANK:1/ALL_CPU"), ("FLASH_CPU_THREADS", "1")];
 
 /// All rows.
 pub fn rows() -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
     if flash_net::cpus().len() < 2 {
         eprintln!("one CPU: two processes that compute at the same time are not measured");
-        return Ok(rows);
+        return Ok(Vec::new());
     }
-    {
-        let mut ours = Meter::of_world(solve::CHILD, &BOTH)?;
-        let threads = [(solve::KEY, "ALL_CPU"), ("FLASH_CPU_THREADS", "2")];
-        let mut peer = Meter::of_process(solve::CHILD, &threads)?;
-        for (problem, what, steps) in PROBLEMS {
-            let name = format!("{problem}, a step, 2 processes of a thread, against one of 2 threads");
-            let ours = Side(&mut ours, what, steps);
+    let mut rows = against_threads()?;
+    rows.extend(against_c()?);
+    Ok(rows)
+}
+
+/// Where the processes share memory.
+fn against_threads() -> Result<Vec<Row>> {
+    let mut ours = Meter::of_world(solve::CHILD, &BOTH)?;
+    let threads = [(solve::KEY, "ALL_CPU"), ("FLASH_CPU_THREADS", "2")];
+    let mut peer = Meter::of_process(solve::CHILD, &threads)?;
+    let mut rows = Vec::new();
+    for (problem, what, steps) in PROBLEMS {
+        warm(&mut ours, what, steps)?;
+        for (shares, prefix) in SHARES {
+            let name =
+                format!("{problem}, a step, 2 processes of a thread, {shares}, against one of 2 threads");
+            let what_of_ours = format!("{prefix}{what}");
+            let ours = Side(&mut ours, &what_of_ours, steps);
             rows.push(row(name, "ms", ours, Side(&mut peer, what, steps))?);
         }
     }
+    Ok(rows)
+}
+
+/// Where they do not: over MPI.
+fn against_c() -> Result<Vec<Row>> {
     let family = Family::OPEN_MPI;
-    if let Some(mut peer) = or_without(family.name, family.peer())? {
-        let mut ours = family.ours(solve::CHILD, &BOTH)?;
-        for (problem, what, steps) in PROBLEMS {
-            let name = format!("{problem}, a step, 2 processes over {}, against C with MPI", family.name);
-            rows.extend(times(&name, Side(&mut ours, what, steps), Side(&mut peer, what, steps))?);
-            let bytes = format!("bytes.{what}");
-            let figures = (ours.ask(&bytes, steps)?, Some(peer.ask(&bytes, steps)?));
+    let Some(mut peer) = or_without(family.name, family.peer())? else { return Ok(Vec::new()) };
+    let mut ours = family.ours(solve::CHILD, &BOTH)?;
+    let mut rows = Vec::new();
+    for (problem, what, steps) in PROBLEMS {
+        warm(&mut ours, what, steps)?;
+        for (shares, prefix) in SHARES {
+            let name =
+                format!("{problem}, a step, 2 processes over {}, {shares}, against C with MPI", family.name);
+            let what_of_ours = format!("{prefix}{what}");
+            rows.extend(times(&name, Side(&mut ours, &what_of_ours, steps), Side(&mut peer, what, steps))?);
+            let [what_of_ours, what] = [&what_of_ours, what].map(|what| format!("bytes.{what}"));
+            let figures = (ours.ask(&what_of_ours, steps)?, Some(peer.ask(&what, steps)?));
             rows.push(Row::from_turns(format!("{name}: bytes moved"), "B", &[figures]));
         }
     }
     Ok(rows)
+}
+
+fn warm(meter: &mut Meter, what: &str, steps: usize) -> Result<()> {
+    (0..FIRST).try_for_each(|_| meter.ask(what, steps).map(drop))
 }
 
 /// Two rows of the same turns: the time of a step, and that of all processors together.

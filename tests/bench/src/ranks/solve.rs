@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use flash::kernels::diffusion::heat;
 use flash::kernels::nbody::{Accelerate, Integrate};
 use flash::{FlashMemory, RuntimeObj, get_runtime};
+use flash_core::descriptor::weights;
 use std::time::Instant;
 
 /// The part of a process.
@@ -24,20 +25,29 @@ const BODIES: usize = 16_000;
 
 pub fn measure() -> Result<()> {
     let rt = get_runtime(&std::env::var(KEY).with_context(|| format!("expected a key in {KEY}"))?)?;
+    // Shares follow the rates of the devices that were measured, unless they are said.
+    let halves = rt.options(weights([1, 1]));
     let (mut field, mut bodies) = (None, None);
     serve(|what, count| {
-        let (is_bytes, problem) = what.strip_prefix("bytes.").map_or((false, what), |what| (true, what));
-        let (before, start) = (bytes(&rt), Instant::now());
+        let (is_bytes, problem) = without("bytes.", what);
+        let (is_halved, problem) = without("halves.", problem);
+        let rt = if is_halved { &halves } else { &rt };
+        let (before, start) = (bytes(rt), Instant::now());
         match problem {
-            "launch" => return launch(&rt, count),
-            "chain" => return chain(&rt, count),
-            "heat" => steps_of_heat(&rt, made(&mut field, new_field)?, count)?,
-            "nbody" => steps_of_gravity(&rt, made(&mut bodies, || Ok(Bodies::new()))?, count)?,
+            "launch" => return launch(rt, count),
+            "chain" => return chain(rt, count),
+            "heat" => steps_of_heat(rt, made(&mut field, new_field)?, count)?,
+            "nbody" => steps_of_gravity(rt, made(&mut bodies, || Ok(Bodies::new()))?, count)?,
             _ => bail!("there is no measurement `{what}`"),
         }
-        let (ms, bytes) = (start.elapsed().as_nanos() as f64 / 1e6, bytes(&rt) - before);
+        let (ms, bytes) = (start.elapsed().as_nanos() as f64 / 1e6, bytes(rt) - before);
         Ok(if is_bytes { bytes as f64 } else { ms } / count as f64)
     })
+}
+
+/// Whether a request begins so, and what follows.
+fn without<'a>(prefix: &str, what: &'a str) -> (bool, &'a str) {
+    what.strip_prefix(prefix).map_or((false, what), |rest| (true, rest))
 }
 
 /// What is there, or is made now.
