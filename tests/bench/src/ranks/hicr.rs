@@ -1,4 +1,6 @@
 //! Channels between two instances that are processes of this machine, beside MPI; and creating one.
+//!
+//! The instance that is asked is the root; the other one goes on until the root is gone.
 
 use super::mailbox::TRIPS;
 use super::meter::{Meter, Side, row, serve};

@@ -1,5 +1,7 @@
-//! Over MPI: launches on another process that a launcher has started, beside two ranks in C that use the same
-//! library (`mpi.c`).
+//! Over MPI: launches on another process that a launcher has started, beside two ranks in C (`mpi.c`).
+//!
+//! Both sides of a row use the same library and its launcher, and each rank has a processor of its own. A
+//! library that is not there leaves its rows out, which is said.
 
 use super::agent::LAUNCHES;
 use super::mailbox::TRIPS;

@@ -23,6 +23,7 @@ const WIDTH: usize = 2048;
 /// Bodies; as in `mpi.c`.
 const BODIES: usize = 16_000;
 
+/// Serves another process, or answers requests.
 pub fn measure() -> Result<()> {
     let rt = get_runtime(&std::env::var(KEY).with_context(|| format!("expected a key in {KEY}"))?)?;
     // Shares follow the rates of the devices that were measured, unless they are said.
