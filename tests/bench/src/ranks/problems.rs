@@ -1,8 +1,8 @@
-//! The heat equation and gravity on two processes: beside two threads of one process, where they share memory,
-//! and beside C with MPI, where they do not.
+//! The heat equation and gravity on two processes: beside two threads of one process, where they share
+//! memory, and beside C with MPI, where they do not.
 //!
-//! Both sides compute the same sums on problems of one size: `solve` here, `mpi.c` there. The C has kernels of
-//! its own, so a ratio has the difference of the kernels, too.
+//! Both sides compute the same sums on problems of one size: `solve` here, `mpi.c` there. The C has kernels
+//! of its own, so a ratio has the difference of the kernels, too.
 
 use super::meter::{Meter, Side, row};
 use super::mpi::Family;
