@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// The part of an instance that sends a byte and waits for it, and of the one that sends it back.
 const TRIP: &str = "ranks.hicr.trip";
-/// The part of an instance that pushes, and of the one that pops, with so many channels and a thread for each.
+/// The part of an instance that pushes, and of the one that pops: so many channels, with a thread for each.
 const PUSH: [&str; 2] = ["ranks.hicr.push.1", "ranks.hicr.push.2"];
 /// The part of an instance that creates others.
 const CREATE: &str = "ranks.hicr.create";
