@@ -123,7 +123,9 @@ impl MpiTransport {
                 continue;
             }
             self.finish(receiver, peer);
-            while receiver.ready.len() < self.most_ready() && receiver.peers[peer.0 as usize].receiving.is_none() {
+            while receiver.ready.len() < self.most_ready()
+                && receiver.peers[peer.0 as usize].receiving.is_none()
+            {
                 match self.mpi.probe(Some(peer.0)) {
                     Ok(Some(probed)) => self.begin(receiver, peer, probed),
                     Ok(None) => break,

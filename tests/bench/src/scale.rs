@@ -61,16 +61,18 @@ fn controlled(net: &Net, agents: usize) -> Result<Vec<Row>> {
         for _ in 0..count {
             step.exec()?;
         }
-            Ok((net.controllers_time()? - before).as_secs_f64() * 1e6 / (count * agents) as f64)
+        Ok((net.controllers_time()? - before).as_secs_f64() * 1e6 / (count * agents) as f64)
     };
     let count = (2000 / agents).max(2);
     launches(count)?;
-    let name = format!("a step over {agents} agents, kept and run again, processor time of the controller for each");
+    let name =
+        format!("a step over {agents} agents, kept and run again, processor time of the controller for each");
     let figures = (0..TURNS).map(|_| launches(count)).collect::<Result<Vec<_>>>()?;
     let mut rows = vec![row(name, "us", &figures)];
 
     // The same with a launch for each device.
-    let own: Vec<_> = (0..agents).map(|_| [1.0f32, 2.0].map(|x| FlashMemory::from(vec![x; ELEMENTS]))).collect();
+    let own: Vec<_> =
+        (0..agents).map(|_| [1.0f32, 2.0].map(|x| FlashMemory::from(vec![x; ELEMENTS]))).collect();
     let mut step = rt.pipeline();
     for (device, [x, y]) in rt.devices().iter().zip(&own) {
         step = step.submit(Saxpy::of(1.0, x, y)).options(Devices::key(device.id())).defer([ELEMENTS]);
@@ -83,7 +85,9 @@ fn controlled(net: &Net, agents: usize) -> Result<Vec<Row>> {
         Ok((net.controllers_time()? - before).as_secs_f64() * 1e6 / (count * agents) as f64)
     };
     launches(count)?;
-    let name = format!("a pipeline of a launch for each of {agents} agents, kept, processor time of the controller for each");
+    let name = format!(
+        "a pipeline of a launch for each of {agents} agents, kept, processor time of the controller for each"
+    );
     let figures = (0..TURNS).map(|_| launches(count)).collect::<Result<Vec<_>>>()?;
     rows.push(row(name, "us", &figures));
 
@@ -210,7 +214,10 @@ impl Net {
         let mut all = Duration::ZERO;
         for thread in std::fs::read_dir("/proc/self/task")? {
             let thread = thread?.path();
-            let (name, times) = (std::fs::read_to_string(thread.join("comm")), std::fs::read_to_string(thread.join("schedstat")));
+            let (name, times) = (
+                std::fs::read_to_string(thread.join("comm")),
+                std::fs::read_to_string(thread.join("schedstat")),
+            );
             // A thread may have ended meanwhile.
             let (Ok(name), Ok(times)) = (name, times) else { continue };
             if ["flash-agent", "flash-cpu"].iter().any(|agents| name.starts_with(agents)) {
@@ -324,7 +331,9 @@ impl Transport for End {
         }
         let mailbox = self.mailbox();
         let frames = lock(&mailbox.frames);
-        let is_due = |frames: &Frames| Ticket::of(frames.wakes) != ticket || !(frames.is_busy || frames.bytes.is_empty());
+        let is_due = |frames: &Frames| {
+            Ticket::of(frames.wakes) != ticket || !(frames.is_busy || frames.bytes.is_empty())
+        };
         if !is_due(&frames) {
             // Agents that are polled by another thread, or that work in threads of their own, ring no bell of
             // this thread when they are due.

@@ -416,7 +416,11 @@ fn devices_of_one_agent_copy_from_each_other() {
     if !is_within() {
         const TEST: &str = "ranks::devices_of_one_agent_copy_from_each_other";
         let plugin = built().test.to_str().unwrap();
-        return assert_within(TEST, Some("2"), &[("FLASH_BACKEND_PATH", plugin), ("FLASH_TEST", "devices=2")]);
+        return assert_within(
+            TEST,
+            Some("2"),
+            &[("FLASH_BACKEND_PATH", plugin), ("FLASH_TEST", "devices=2")],
+        );
     }
     copies_from_device_to_device("RANK:1/TEST");
 }

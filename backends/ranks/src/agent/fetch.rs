@@ -139,7 +139,9 @@ impl Agent {
     pub(super) fn piece_came(&'static self, from: Peer, own: u32, body: Result<&[u8], Failure>) {
         let mut fetches = lock(&self.fetches);
         let is_it = fetches.asked.get(&own).is_some_and(|piece| piece.from == from);
-        let Some(Piece { of, shape, .. }) = is_it.then(|| fetches.asked.remove(&own)).flatten() else { return };
+        let Some(Piece { of, shape, .. }) = is_it.then(|| fetches.asked.remove(&own)).flatten() else {
+            return;
+        };
         let Some(fetch) = fetches.copies.get(&of) else { return };
         let (device, buffer) = (fetch.device, fetch.buffer);
         drop(fetches);
@@ -152,7 +154,8 @@ impl Agent {
             if !lock(&self.fetches).copies.contains_key(&of) {
                 return;
             }
-            let put = bytes.and_then(|bytes| device.put(buffer, shape, &bytes)?.map_or(Ok(()), |copy| copy.run()));
+            let put =
+                bytes.and_then(|bytes| device.put(buffer, shape, &bytes)?.map_or(Ok(()), |copy| copy.run()));
             match put {
                 Ok(()) => {
                     if let Some(fetch) = lock(&self.fetches).copies.get_mut(&of) {

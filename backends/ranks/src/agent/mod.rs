@@ -247,7 +247,13 @@ impl Agent {
                 self.piece_came(peer, number, Ok(&body));
                 if let Some(offset) = offset {
                     // What is not read stays until the other agent ends.
-                    let _ = wire::send(&self.transport, peer, (u32::MAX, Kind::Request), &Request::Read { offset }, &[]);
+                    let _ = wire::send(
+                        &self.transport,
+                        peer,
+                        (u32::MAX, Kind::Request),
+                        &Request::Read { offset },
+                        &[],
+                    );
                 }
             }
             Err(failure) => self.piece_came(peer, number, Err(failure)),

@@ -238,7 +238,8 @@ impl Buffers {
         if shape.extent.contains(&0) {
             // Asks whether their processes are there.
             let remote = [from, to].into_iter().filter(|buffer| !Buffers::is_address(*buffer));
-            let gone = remote.map(|buffer| place_of(buffer.handle).0).find(|peer| self.controller.is_lost(*peer));
+            let gone =
+                remote.map(|buffer| place_of(buffer.handle).0).find(|peer| self.controller.is_lost(*peer));
             return gone.map_or(Ok(()), |peer| Err(self.controller.loss_of(peer)));
         }
         match [from, to].map(Buffers::is_address) {

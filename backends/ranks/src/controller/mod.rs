@@ -450,11 +450,15 @@ impl Asked {
         }
         let before = controller.unawaited.fetch_add(1, SeqCst);
         let answer = controller.calls.unawaited(number);
-        if answer.outcome().is_some() {
-            // The answer has come.
-            controller.stoppable().retain(|launch| launch.number != number);
-            controller.unawaited.fetch_sub(1, SeqCst);
-        } else if before == 0 {
+        let is_wanted = match answer.outcome() {
+            None => true,
+            Some(_) => {
+                controller.stoppable().retain(|launch| launch.number != number);
+                // Others may have counted on this one to wake the thread meanwhile.
+                controller.unawaited.fetch_sub(1, SeqCst) > 1
+            }
+        };
+        if before == 0 && is_wanted {
             drop(controller.asleep.lock().unwrap_or_else(PoisonError::into_inner));
             controller.wanted.notify_one();
         }

@@ -19,10 +19,6 @@
 //! dependency, so at most one is. When the device is done, its backend's thread says so and nothing else
 //! ([`Lane::landed`]); the next thread that drives the lane ends the task.
 //!
-//! A caller with work in several lanes of devices *begins* short tasks in all of them before it waits for one,
-//! so that the devices work at the same time. Once it has driven all its lanes it says that these have landed,
-//! and the next thread that drives such a lane, most likely itself, waits for the device and ends the task.
-//!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
 //! done). So the turn is given back only by a thread that has looked since the last knock.
@@ -67,7 +63,7 @@ pub(crate) struct Lane {
     left: AtomicU32,
     /// Its tasks compute on the thread that runs them; else that thread waits for the device.
     pub computes: bool,
-    /// [`GROUND`], [`FLYING`], [`BEGUN`] or [`LANDED`].
+    /// [`GROUND`], [`FLYING`] or [`LANDED`].
     flight: AtomicU32,
     /// The task in flight. Only the thread that has the turn touches it.
     flown: Mutex<Option<TaskRef>>,
@@ -77,19 +73,8 @@ pub(crate) struct Lane {
 const GROUND: u32 = 0;
 /// A task is in flight.
 const FLYING: u32 = 1;
-/// The device is done with the task, or a thread shall wait for it: the task has to be ended.
+/// The device is done with the task, which has to be ended.
 const LANDED: u32 = 2;
-/// A task was begun, and the thread that has done so goes on with other lanes first.
-const BEGUN: u32 = 3;
-
-/// What a thread that drives a lane of a device does with short tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Short {
-    /// Runs them to their end, one after the other.
-    Run,
-    /// Begins one, and goes on elsewhere.
-    Begin,
-}
 
 impl Lane {
     pub fn new(computes: bool) -> Lane {
@@ -130,20 +115,6 @@ impl Lane {
     pub(super) fn takes_off(&self, task: TaskRef) {
         *self.flown() = Some(task);
         self.flight.store(FLYING, Relaxed);
-    }
-
-    /// A task was begun, until [`land_begun`](Self::land_begun). Called by what begins it.
-    pub(super) fn begins(&self, task: TaskRef) {
-        *self.flown() = Some(task);
-        self.flight.store(BEGUN, Relaxed);
-    }
-
-    /// Lets a task that was begun be waited for and ended by a thread that drives the lane.
-    fn land_begun(&self) {
-        let is_begun = self.flight.load(Relaxed) == BEGUN;
-        if is_begun && self.flight.compare_exchange(BEGUN, LANDED, AcqRel, Relaxed).is_ok() {
-            changed().notify();
-        }
     }
 
     /// The device is done with the task in flight.
@@ -206,7 +177,7 @@ impl Lane {
         // another thread has the turn, and the knock came after.
         let head = loop {
             let ready = self.is_ready() == Some(true);
-            let any = self.drive(Short::Run);
+            let any = self.drive();
             match self.is_ready() {
                 Some(true) if any || !ready => {}
                 head => break head,
@@ -233,7 +204,7 @@ impl Lane {
     /// Runs what is ready, if no thread is at it, and knocks otherwise: a helper may not come, and the thread
     /// that has the turn may be about to leave. True if that was anything.
     pub fn drive_ready(&'static self) -> bool {
-        self.is_ready() == Some(true) && self.drive(Short::Run)
+        self.is_ready() == Some(true) && self.drive()
     }
 
     /// Whether a thread can go on with it; `None`: there is nothing in it.
@@ -245,7 +216,7 @@ impl Lane {
     }
 
     /// Runs tasks while the head is ready. True if it ran any.
-    pub(super) fn drive(&'static self, short: Short) -> bool {
+    pub fn drive(&'static self) -> bool {
         // Release and Acquire: the thread that has the turn sees, after the knock, the changes before it.
         if self.turn.fetch_add(1, AcqRel) != 0 {
             return false;
@@ -271,8 +242,8 @@ impl Lane {
                 }
                 if has_landed {
                     task.end();
-                } else if !task.run(self, if expected < WORTH_WAKING { short } else { Short::Run }) {
-                    // It is in flight, or begun.
+                } else if !task.run(self) {
+                    // It is in flight.
                     continue;
                 }
                 self.expected.fetch_sub(expected, Relaxed);
@@ -312,14 +283,9 @@ pub(super) fn drive_until_or(
     let mut idle_rounds = 0u32;
     loop {
         let seen = changed().epoch();
-        let waiting = || lanes.iter().filter(|lane| !lane.computes && !lane.is_idle());
-        let short = if waiting().nth(1).is_some() { Short::Begin } else { Short::Run };
         let mut any = false;
         for lane in lanes {
-            any |= lane.drive(short);
-        }
-        if short == Short::Begin {
-            lanes.iter().for_each(|lane| lane.land_begun());
+            any |= lane.drive();
         }
         if done() {
             return;

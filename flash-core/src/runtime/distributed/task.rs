@@ -11,7 +11,7 @@
 //! its lifetime taken off. So the scheduler drains its lanes before anything of the run is dropped, also
 //! after a panic, and `Tasks` asserts that all are done.
 
-use super::lane::{Lane, Short};
+use super::lane::Lane;
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::Error;
 use crate::workers::blocking;
@@ -118,16 +118,16 @@ impl TaskRef {
 
     /// Runs it; called by the thread that has its lane's turn, once it is ready. False: it is in flight, and
     /// the lane has it.
-    pub(super) fn run(self, lane: &'static Lane, short: Short) -> bool {
-        self.run_or_begin(Some(lane), short)
+    pub(super) fn run(self, lane: &'static Lane) -> bool {
+        self.run_or_begin(Some(lane))
     }
 
     /// Runs a task that is in no lane, once it is ready.
     pub(super) fn run_here(self) {
-        self.run_or_begin(None, Short::Run);
+        self.run_or_begin(None);
     }
 
-    fn run_or_begin(self, lane: Option<&'static Lane>, short: Short) -> bool {
+    fn run_or_begin(self, lane: Option<&'static Lane>) -> bool {
         let task = self.get();
         // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
@@ -141,14 +141,13 @@ impl TaskRef {
                 _ => Some(Outcome::Skipped(argument)),
             }
         });
-        let devices_wait = blocking::devices_wait();
-        let may_fly = lane.is_some_and(|lane| !lane.computes && (devices_wait || short == Short::Begin));
+        let may_fly = lane.is_some_and(|lane| !lane.computes && blocking::devices_wait());
         let outcome = match (not_made, work) {
             (Some(outcome), _) => Some(outcome),
             (None, None) => None,
             (None, Some(work)) => match outcome_of(|| work(may_fly)) {
                 Ok(None) => None,
-                Ok(Some(flight)) => return self.fly(flight, lane, if devices_wait { Short::Run } else { short }),
+                Ok(Some(flight)) => return self.fly(flight, lane),
                 Err(outcome) => Some(outcome),
             },
         };
@@ -157,7 +156,7 @@ impl TaskRef {
     }
 
     /// Leaves it to its device.
-    fn fly(self, flight: Flight<'static>, lane: Option<&'static Lane>, short: Short) -> bool {
+    fn fly(self, flight: Flight<'static>, lane: Option<&'static Lane>) -> bool {
         unsafe extern "C" fn landed(lane: *mut c_void) {
             // SAFETY: the lane that was passed with this function, which lives for ever.
             unsafe { &*lane.cast_const().cast::<Lane>() }.landed();
@@ -165,10 +164,6 @@ impl TaskRef {
         let (device, event) = (flight.device, flight.event);
         // SAFETY: only the thread that runs it comes here; the lane hands it to the one that ends it.
         unsafe { *self.get().flight.get() = Some(flight) };
-        if let (Some(lane), Short::Begin) = (lane, short) {
-            lane.begins(self);
-            return false;
-        }
         if let (Some(lane), Some(on_ready)) = (lane, device.api.event_on_ready) {
             lane.takes_off(self);
             let context = std::ptr::from_ref(lane).cast_mut().cast();

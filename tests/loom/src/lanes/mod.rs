@@ -174,32 +174,6 @@ fn a_caller_ends_a_task_that_its_device_is_done_with_and_goes_on() {
     });
 }
 
-/// A lane of a device that works by itself.
-fn lane_of_device() -> &'static Lane {
-    Box::leak(Box::new(Lane::new(false)))
-}
-
-#[test]
-fn a_caller_begins_tasks_of_several_devices_before_it_ends_one() {
-    check(2, || {
-        let lanes = [lane_of_device(), lane_of_device()];
-        let caller = move |lanes: [&'static Lane; 2]| {
-            let [first, second] = [0; 2].map(|_| TaskRef::that_flies(0, &[]));
-            let third = TaskRef::that_flies(0, &[first.clone(), second.clone()]);
-            lanes[0].push(first.clone());
-            lanes[1].push(second.clone());
-            lanes[0].push(third.clone());
-            drive_until(&lanes, || third.get().is_done());
-            assert_eq!([first, second, third].map(|task| task.get().runs()), [1, 1, 1]);
-        };
-        // Each may begin the other's, and end it.
-        let other = loom::thread::spawn(move || caller([lanes[1], lanes[0]]));
-        caller(lanes);
-        other.join().unwrap();
-        sync::join();
-    });
-}
-
 #[test]
 fn a_helper_comes_again_when_a_device_is_done() {
     check(2, || {

@@ -1,6 +1,6 @@
 //! Tasks for the lanes, whose contents count their runs.
 
-use super::lane::{Lane, Short};
+use super::lane::Lane;
 use super::sync;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -43,12 +43,7 @@ impl TaskRef {
         &self.0
     }
 
-    pub fn run(self, lane: &'static Lane, short: Short) -> bool {
-        if self.0.flies && short == Short::Begin {
-            // A thread waits for the device when it ends the task.
-            lane.begins(self);
-            return false;
-        }
+    pub fn run(self, lane: &'static Lane) -> bool {
         if self.0.flies {
             lane.takes_off(self);
             sync::spawn(|| lane.landed());
