@@ -12,6 +12,7 @@ use opencl3::error_codes::{
     CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED,
 };
 use opencl3::platform::{Platform, get_platforms};
+use std::thread::available_parallelism;
 
 /// The limits of a device, as it reports them.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -221,6 +222,11 @@ fn rate(device: &Device, class: Class, compute_units: u32) -> f64 {
         Class::Cpu => 2.0 * 0.8 * f64::from(device.native_vector_width_float().unwrap_or(4)),
         Class::Gpu => 64.0,
         _ => return 0.0,
+    };
+    let compute_units = match class {
+        // It may count processors that this process does not have.
+        Class::Cpu => compute_units.min(available_parallelism().map_or(1, |all| all.get() as u32)),
+        _ => compute_units,
     };
     let megahertz = f64::from(device.max_clock_frequency().unwrap_or(0));
     2.0 * lanes * f64::from(compute_units) * megahertz * 1e6
