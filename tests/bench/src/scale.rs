@@ -12,9 +12,7 @@ use flash_backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, register_backend,
 };
 use flash_backend_ranks::in_process::{Agent, control};
-use flash_net::{
-    Loss, NetError, Peer, PeerInfo, Progress, SharedHeap, SharedMemory, Ticket, Transport, cpus,
-};
+use flash_net::{Loss, NetError, Peer, PeerInfo, Progress, SharedHeap, SharedMemory, Ticket, Transport};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -51,45 +49,23 @@ fn of(agents: usize) -> Result<Vec<Row>> {
 
 fn controlled(net: &Net, agents: usize) -> Result<Vec<Row>> {
     let rt = get_runtime("RANK")?;
-    let equal = || (part_by("i"), weights(vec![1; agents]));
     ensure!(rt.devices().len() == agents, "{agents} agents and {} devices", rt.devices().len());
+    let equal = || (part_by("i"), weights(vec![1; agents]));
     let len = agents * ELEMENTS;
+    // One launch, of which each agent gets a part.
     let (x, y) = (FlashMemory::from(vec![1.0f32; len]), FlashMemory::from(vec![2.0f32; len]));
-    let step = rt.submit(Saxpy::of(1.0, &x, &y)).options(equal()).defer([len]);
-    let launches = |count: usize| -> Result<f64> {
-        let before = net.controllers_time()?;
-        for _ in 0..count {
-            step.exec()?;
-        }
-        Ok((net.controllers_time()? - before).as_secs_f64() * 1e6 / (count * agents) as f64)
-    };
-    let count = (2000 / agents).max(2);
-    launches(count)?;
-    let name =
-        format!("a step over {agents} agents, kept and run again, processor time of the controller for each");
-    let figures = (0..TURNS).map(|_| launches(count)).collect::<Result<Vec<_>>>()?;
-    let mut rows = vec![row(name, "us", &figures)];
-
-    // The same with a launch for each device.
-    let own: Vec<_> =
-        (0..agents).map(|_| [1.0f32, 2.0].map(|x| FlashMemory::from(vec![x; ELEMENTS]))).collect();
-    let mut step = rt.pipeline();
+    let cut = rt.submit(Saxpy::of(1.0, &x, &y)).options(equal()).defer([len]);
+    // A launch for each agent, on arrays of its own.
+    let pair = |_| [1.0f32, 2.0].map(|x| FlashMemory::from(vec![x; ELEMENTS]));
+    let own: Vec<_> = (0..agents).map(pair).collect();
+    let mut each = rt.pipeline();
     for (device, [x, y]) in rt.devices().iter().zip(&own) {
-        step = step.submit(Saxpy::of(1.0, x, y)).options(Devices::key(device.id())).defer([ELEMENTS]);
+        each = each.submit(Saxpy::of(1.0, x, y)).options(Devices::key(device.id())).defer([ELEMENTS]);
     }
-    let launches = |count: usize| -> Result<f64> {
-        let before = net.controllers_time()?;
-        for _ in 0..count {
-            step.exec()?;
-        }
-        Ok((net.controllers_time()? - before).as_secs_f64() * 1e6 / (count * agents) as f64)
-    };
-    launches(count)?;
-    let name = format!(
-        "a pipeline of a launch for each of {agents} agents, kept, processor time of the controller for each"
-    );
-    let figures = (0..TURNS).map(|_| launches(count)).collect::<Result<Vec<_>>>()?;
-    rows.push(row(name, "us", &figures));
+    let mut rows = vec![
+        steps(net, agents, &format!("a launch cut over {agents} agents"), || cut.exec())?,
+        steps(net, agents, &format!("a pipeline of a launch for each of {agents} agents"), || each.exec())?,
+    ];
 
     // What all of them read: a tree of copies, of which the controller makes some.
     let (from, to) = (FlashMemory::from(vec![1.0f64; 1 << 10]), FlashMemory::<f64>::zeroed(len));
@@ -101,6 +77,19 @@ fn controlled(net: &Net, agents: usize) -> Result<Vec<Row>> {
     let name = format!("8 KiB that {agents} agents read, bytes that the controller sends for each");
     rows.push(row(name, "B", &[sent / agents as f64]));
     Ok(rows)
+}
+
+/// Processor time of the controller for an agent's share of a step.
+fn steps(net: &Net, agents: usize, what: &str, step: impl Fn() -> Result<(), flash::Error>) -> Result<Row> {
+    let count = (2000 / agents).max(2);
+    let turn = || -> Result<f64> {
+        let before = net.controllers_time()?;
+        (0..count).try_for_each(|_| step())?;
+        Ok((net.controllers_time()? - before).as_secs_f64() * 1e6 / (count * agents) as f64)
+    };
+    turn()?;
+    let figures = (0..TURNS).map(|_| turn()).collect::<Result<Vec<_>>>()?;
+    Ok(row(format!("{what}, kept, processor time of the controller for each"), "us", &figures))
 }
 
 fn row(name: String, unit: &str, figures: &[f64]) -> Row {
@@ -268,7 +257,7 @@ impl Transport for End {
 
     fn info(&self, peer: Peer) -> Option<PeerInfo> {
         let name = format!("rank {}", peer.0);
-        Some(PeerInfo { host: String::new(), pid: std::process::id(), cpus: cpus(), name })
+        Some(PeerInfo { host: String::new(), pid: std::process::id(), cpus: vec![0], name })
     }
 
     fn longest(&self) -> usize {
