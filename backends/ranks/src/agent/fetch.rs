@@ -5,8 +5,8 @@
 //! its bytes to no process but those of its world.
 //!
 //! *Invariant.* A copy answers the controller once: when its last piece is in the buffer, when one fails, or
-//! when it is cancelled, because the other agent has gone. Nothing is written to the buffer after that:
-//! pieces are put into it by the device's worker, and so is a cancelled copy's answer, after the last of them.
+//! when it is cancelled, because the other agent has gone. Nothing is written to the buffer after that: the
+//! device's worker puts pieces into it, and sends a cancelled copy's answer after the last of them.
 //!
 //! No thread waits for pieces, and the agent's thread does not wait for room: two agents may copy from each
 //! other.

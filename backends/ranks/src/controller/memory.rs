@@ -190,8 +190,8 @@ impl Buffers {
         }
     }
 
-    /// True if the agent itself brings boxes from a memory space of another device: one of its own devices, or
-    /// of an agent that shares no memory with this process. Else two copies through shared memory are faster.
+    /// True if the agent itself brings boxes from a memory space of another device: of one of its own, or of
+    /// an agent that shares no memory with this process. Else two copies through shared memory are faster.
     fn fetches_from(&self, space: u32) -> bool {
         let Some((agent, _)) = self.controller.owner(space) else { return false };
         std::ptr::eq(agent, self.agent) || self.controller.transport.memory(agent.peer()).is_none()

@@ -13,8 +13,8 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Those of a device.
     pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
-        // What a CPU of this process computes, it computes on the calling thread; for all others, such as a CPU
-        // of another process, that thread waits.
+        // What a CPU of this process computes, it computes on the calling thread; for all others, such as a
+        // CPU of another process, that thread waits.
         let make = || {
             let info = device.info();
             let computes = info.class == Class::Cpu && info.synchronous;
