@@ -211,7 +211,8 @@ impl Buffers {
         if source != peer {
             self.controller.calls.needs(number, source);
         }
-        Ok(Asked::new(self.controller, peer, number, std::ptr::null()))
+        let asked = Asked::new(self.controller, peer, number, std::ptr::null());
+        Ok(Asked { source: Some(source), ..asked })
     }
 
     /// Begins a copy, as [`copy_box`](Self::copy_box). `None`: it is copied.

@@ -440,6 +440,8 @@ fn reply(body: &[u8]) -> Outcome {
 pub(crate) struct Asked {
     controller: &'static Controller,
     answer: Arc<Unawaited>,
+    /// Another agent that it takes to answer: if it has gone, that is why there is a failure.
+    source: Option<Peer>,
 }
 
 impl Asked {
@@ -462,7 +464,7 @@ impl Asked {
             drop(controller.asleep.lock().unwrap_or_else(PoisonError::into_inner));
             controller.wanted.notify_one();
         }
-        Asked { controller, answer }
+        Asked { controller, answer, source: None }
     }
 }
 
@@ -473,7 +475,11 @@ impl Completion for Asked {
 
     fn wait(&self) -> Result<(), Failure> {
         self.controller.take_until(|| self.ready(), || None, None);
-        self.answer.outcome().map_or(Ok(()), |outcome| outcome.clone().map(drop))
+        let Some(Err(failure)) = self.answer.outcome() else { return Ok(()) };
+        Err(match self.source.filter(|source| self.controller.is_lost(*source)) {
+            Some(source) => self.controller.loss_of(source),
+            None => failure.clone(),
+        })
     }
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
