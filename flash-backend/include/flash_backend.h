@@ -441,7 +441,8 @@ typedef struct flash_submission {
   // Where to put the completion event; NULL put there: already complete. NULL itself: return when
   // it is complete.
   struct flash_event **signal;
-  // Where to put the kernel's time on the device, if `FLASH_SUBMIT_PROFILE` and already complete.
+  // Where to put the kernel's time on the device, if already complete: with `FLASH_SUBMIT_PROFILE`, and
+  // without it if the device knows it, and the time until the host has the answer says little of it.
   uint64_t *nanoseconds;
   // Options of the submission that the host does not know, or that are meant for backends.
   const struct flash_attr *attributes;

@@ -503,6 +503,16 @@ impl<'a, K> Launch<'a, K> {
         }
     }
 
+    /// Reports the kernel's time, asked for or not: a host that shares launches out by it does not count what
+    /// passes until it has the answer.
+    #[inline]
+    pub fn report_unasked(&self, nanoseconds: u64) {
+        if !self.raw.nanoseconds.is_null() {
+            // SAFETY: the host's variable, which lives for the call.
+            unsafe { *self.raw.nanoseconds = nanoseconds };
+        }
+    }
+
     /// The description of some rows for a CPU kernel's functions.
     #[inline(always)] // built in place: copies of it stall on the stores just made
     pub fn share(&self, phase: u64, rows: std::ops::Range<u64>) -> abi::Share {

@@ -450,7 +450,7 @@ fn submit_prepared(
     let position = list.position_of(node);
     let cut = false;
     let launch = DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
-    let outcome = submit_to(launch, &mut args, false);
+    let outcome = submit_to(launch, &mut args, false).map(drop);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
         None => outcome,
@@ -473,4 +473,5 @@ fn launch(
     let cut = false;
     DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
+        .map(drop)
 }

@@ -650,7 +650,8 @@ pub struct Submission {
     /// Where to put the completion event; NULL put there: already complete. NULL itself: return when
     /// it is complete.
     pub signal: *mut *mut Event,
-    /// Where to put the kernel's time on the device, if `SUBMIT_PROFILE` and already complete.
+    /// Where to put the kernel's time on the device, if already complete: with `SUBMIT_PROFILE`, and
+    /// without it if the device knows it, and the time until the host has the answer says little of it.
     pub nanoseconds: *mut u64,
     /// Options of the submission that the host does not know, or that are meant for backends.
     pub attributes: *const Attr,

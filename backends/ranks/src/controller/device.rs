@@ -242,7 +242,7 @@ impl Device for RankDevice {
         }
         let reply = self.controller.wait_for(peer, number, launch.stop_flag());
         if let Reply::Done(start, end) = reply.map_err(|failure| self.named(failure))? {
-            launch.report(end.saturating_sub(start));
+            launch.report_unasked(end.saturating_sub(start));
         }
         Ok(None)
     }

@@ -209,14 +209,18 @@ pub(super) fn expected(target: &Target, items: u64) -> u64 {
     target.rate.get().map_or(UNKNOWN, |rate| (rate * items as f64) as u64)
 }
 
-/// Runs a launch of `items` items; its duration enters the device's rate.
+/// Runs a launch of `items` items; its duration enters the device's rate: that which the device says, and
+/// `body` returns, if it is not 0.
 pub(super) fn run_timed(
     target: &Target,
     items: u64,
-    body: impl FnOnce() -> Result<(), Error>,
+    body: impl FnOnce() -> Result<u64, Error>,
 ) -> Result<(), Error> {
     let start = Instant::now();
-    body()?;
-    target.rate.add(start.elapsed().as_nanos() as u64, items);
+    let nanoseconds = match body()? {
+        0 => start.elapsed().as_nanos() as u64,
+        known => known,
+    };
+    target.rate.add(nanoseconds, items);
     Ok(())
 }

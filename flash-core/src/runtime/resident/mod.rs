@@ -339,7 +339,9 @@ impl<'a> Run<'a> {
         let run = |stop: StopFlag<'_>| {
             let phases = launch.phases.clone();
             let launch = DeviceLaunch { stop, phases, ..launch };
-            launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
+            launch
+                .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
+                .map(drop)
         };
         match limit {
             None => run(launch.stop),
