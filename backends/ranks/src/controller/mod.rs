@@ -337,12 +337,13 @@ impl Controller {
         for agent in (1..self.transport.peers() as u32).map(Peer) {
             let Some(loss) = self.transport.lost(agent) else { continue };
             // Their agents end them, and answer, so that nothing of them comes later.
-            for (to, number) in self.calls.needing(agent) {
-                self.tell(to, &Request::Cancel { number: number.0 });
-            }
+            let needing = self.calls.needing(agent);
             let lost = self.calls.to(agent);
-            if !lost.is_empty() {
+            if !needing.is_empty() || !lost.is_empty() {
                 self.end_if_silent(agent, &loss.how);
+            }
+            for (to, number) in needing {
+                self.tell(to, &Request::Cancel { number: number.0 });
             }
             let lost = lost.into_iter();
             let callbacks: Vec<_> =
