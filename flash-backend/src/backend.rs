@@ -497,9 +497,8 @@ impl<'a, K> Launch<'a, K> {
     /// Reports the kernel's time, if it is asked for.
     #[inline]
     pub fn report(&self, nanoseconds: u64) {
-        if self.profiled() && !self.raw.nanoseconds.is_null() {
-            // SAFETY: the host's variable, which lives for the call.
-            unsafe { *self.raw.nanoseconds = nanoseconds };
+        if self.profiled() {
+            self.report_unasked(nanoseconds);
         }
     }
 

@@ -49,8 +49,8 @@ struct Site {
     copy: Option<DeviceCopy>,
 }
 
-/// Which of this number of places gives to the next one what all of them have: copies to many places are a
-/// binomial tree, whose depth is the logarithm of their number.
+/// The number of the place that the next one copies from, where so many have the elements: copies to many
+/// places are a binomial tree, whose depth is the logarithm of their number.
 fn parent(places: usize) -> usize {
     places - (1 << places.ilog2())
 }
@@ -211,11 +211,14 @@ impl Directory {
         lacking: &Region,
         cost: impl Fn(Place) -> u64,
     ) -> SmallVec<[(Place, Region); 2]> {
+        if lacking.is_empty() {
+            return SmallVec::new();
+        }
         let place = self.kept_at(place);
         let has_some = |site: &&Site| site.place != place && site.current.overlaps(lacking);
         let current = self.sites.iter().filter(has_some).map(|site| (0, site.place, &site.current));
         let mut order: SmallVec<[(u64, Place, &Region); 4]> = current.collect();
-        let known = order.len();
+        let there = order.len();
         for (to, brings) in reader.into_iter().flat_map(|reader| self.arrivals.underway(reader)) {
             if self.kept_at(to) != place && brings.contains(lacking) {
                 order.push((0, to, brings));
@@ -223,15 +226,15 @@ impl Directory {
         }
         // Costs are looked up where there is a choice.
         if order.len() > 1 {
-            order.iter_mut().for_each(|(known, from, _)| *known = cost(*from));
+            order.iter_mut().for_each(|(each, from, _)| *each = cost(*from));
             let least = order.iter().map(|(cost, ..)| *cost).min().unwrap_or(0);
             let cheapest = || order.iter().filter(|(cost, ..)| *cost == least);
-            if cheapest().all(|(.., has)| has.contains(lacking)) && !lacking.is_empty() {
+            if cheapest().all(|(.., has)| has.contains(lacking)) {
                 let from = cheapest().nth(parent(cheapest().count()));
                 return from.map(|(_, from, _)| (*from, lacking.clone())).into_iter().collect();
             }
             // Elements that are there are not waited for.
-            order.truncate(known);
+            order.truncate(there);
             // The order of equal ones stays.
             order.sort_by_key(|(cost, ..)| *cost);
         }

@@ -169,8 +169,7 @@ impl DeviceLaunch<'_> {
             return unsafe { take_error(share(&share_of(self.space, args.len()), args.as_ptr())) };
         }
         if self.profile.is_none() {
-            // This costs less than an event.
-            return self.call(args, phases, nanoseconds, std::ptr::null_mut());
+            return self.wait(args, phases, nanoseconds);
         }
         let mut event = std::ptr::null_mut();
         self.call(args, phases, nanoseconds, &raw mut event)?;
@@ -183,8 +182,8 @@ impl DeviceLaunch<'_> {
 
     /// Calls the backend for some phases, and returns when they are done: this costs less than an event.
     #[inline]
-    pub fn wait(&self, args: &[Arg], phases: Range<u64>) -> Result<(), Error> {
-        self.call(args, phases, &mut 0, std::ptr::null_mut())
+    pub fn wait(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
+        self.call(args, phases, nanoseconds, std::ptr::null_mut())
     }
 
     /// Calls the backend for all phases. `Some`: an event that fires when they are done, and must be

@@ -80,8 +80,8 @@ impl MpiTransport {
         }
     }
 
-    /// Frames that may wait to be handed over. All that the peers may send do while something waits to be
-    /// sent: the word that there is room for it may come behind them.
+    /// Frames that may wait to be handed over. A process with something to send takes all that the peers may
+    /// send: a message that says that there is room comes after frames that were sent before it.
     fn most_ready(&self) -> usize {
         match self.has_pending() {
             true => WINDOW as usize * self.peers.len(),

@@ -82,7 +82,10 @@ impl Transport for Scripted {
         self.own.info(peer)
     }
 
-    fn post_parts(&self, _: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
+    fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
+        if to.0 as usize >= self.peers() {
+            return Err(NetError::NoPeer { found: to, peers: self.peers() });
+        }
         let head: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).take(HEAD).collect();
         // A message that has no answer has no number.
         if let Some(number) = head.first_chunk().filter(|number| **number != [0xff; 4]) {

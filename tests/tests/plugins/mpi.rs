@@ -247,8 +247,8 @@ fn pass_frames() {
         process.post(Peer(0), &(sent as u64).to_le_bytes());
     }
 
-    // Rank 1 answers each frame, and takes no others while there is no room for an answer; rank 0 sends all
-    // the time. The word that there is room comes behind many frames.
+    // Rank 1 answers each frame, and takes no others while there is no room for an answer. Rank 0 sends all
+    // the time, so the message that says that there is room comes after many frames.
     const ASKED: u64 = 3000;
     if me == Peer(0) {
         (0..ASKED).for_each(|i| process.post(Peer(1), &i.to_le_bytes()));

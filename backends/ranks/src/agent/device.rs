@@ -361,9 +361,7 @@ impl LocalDevice {
                 }
                 Side::Buffer(number) => {
                     let held = self.held(number)?;
-                    if touched.end > held.bytes {
-                        return Err(bad(format!("bytes {touched:?} of a buffer of {}", held.bytes)));
-                    }
+                    held.check(&touched)?;
                     let buffer = held.buffer;
                     kept.push(held);
                     Ok(buffer)
@@ -372,18 +370,6 @@ impl LocalDevice {
         };
         let (from, to) = (end(from, 0)?, end(to, 1)?);
         Ok(Copy { device: self, from, to, shape: shape.to_box(), _kept: kept, _block: None })
-    }
-
-    /// That bytes lie in a buffer, by the controller's number.
-    ///
-    /// # Errors
-    /// They do not, or there is no such buffer.
-    pub fn check(&self, number: u64, bytes: Range<u64>) -> Result<(), Failure> {
-        let held = self.held(number)?;
-        match bytes.end <= held.bytes {
-            true => Ok(()),
-            false => Err(bad(format!("bytes {bytes:?} of a buffer of {}", held.bytes))),
-        }
     }
 
     /// Copies to a buffer what came. What takes long is the result: a copy to be run.
@@ -567,6 +553,15 @@ impl Bounds for OfDevice<'_> {
 }
 
 impl Held {
+    /// # Errors
+    /// Bytes that it does not have.
+    pub fn check(&self, bytes: &Range<u64>) -> Result<(), Failure> {
+        match bytes.end <= self.bytes {
+            true => Ok(()),
+            false => Err(bad(format!("bytes {bytes:?} of a buffer of {}", self.bytes))),
+        }
+    }
+
     /// Sets its bytes to 0.
     pub fn clear(&self) -> Result<(), Failure> {
         if let Some(block) = &self.host {

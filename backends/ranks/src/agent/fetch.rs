@@ -12,14 +12,14 @@
 //! other.
 
 use super::device::LocalDevice;
-use super::{Agent, Asker, lock};
+use super::{Agent, CONTROLLER, Exchange, lock};
 use crate::wire::{self, Answer, Kind, PIECE, Request, Shape, bad, failed};
 use flash_backend::abi::CopyBox;
 use flash_backend::offload::staging::{close, pieces};
 use flash_backend::{Code, Failure};
-use flash_net::{NetError, Peer, Transport};
+use flash_net::{Peer, Transport};
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 /// Pieces that are asked for before the first has come.
 const IN_FLIGHT: usize = 2;
@@ -33,7 +33,7 @@ pub(super) struct Source {
     pub buffer: u64,
 }
 
-/// The copies of an agent.
+/// The copies of an agent that are not over.
 #[derive(Default)]
 pub(super) struct Fetches {
     /// By the numbers of the controller's requests.
@@ -41,6 +41,12 @@ pub(super) struct Fetches {
     /// Pieces that were asked for, by the numbers of this agent's requests.
     asked: HashMap<u32, Piece>,
     next: u32,
+}
+
+impl Fetches {
+    pub fn is_empty(&self) -> bool {
+        self.copies.is_empty()
+    }
 }
 
 struct Fetch {
@@ -73,11 +79,13 @@ impl Agent {
         shape: Shape,
     ) -> Result<(), Failure> {
         shape.bytes(0)?;
-        device.check(buffer, shape.bytes(1)?)?;
-        let left = pieces(&shape.to_box(), PIECE);
+        device.held(buffer)?.check(&shape.bytes(1)?)?;
+        if source.peer == CONTROLLER {
+            return Err(bad("a copy from an agent, found the controller".into()));
+        }
+        let mut left = pieces(&shape.to_box(), PIECE);
         if source.peer == self.transport.me() {
             let other = self.device(source.device)?;
-            let mut left = left;
             let copy = move |piece: CopyBox| {
                 let (get, put) = through(&piece);
                 let get = other.get(source.buffer, get)?;
@@ -114,38 +122,30 @@ impl Agent {
         fetches.asked.insert(own, Piece { of: number, from: source.peer, shape: put });
         drop(fetches);
         let request = Request::Get { device: source.device, buffer: source.buffer, shape: get };
-        if let Err(error) = self.ask_agent(source.peer, own, &request) {
+        let piece = Exchange { peer: source.peer, number: own };
+        if let Err(error) = self.send(piece, Kind::Request, &request, &[]) {
             // This process may know before the controller does. It will try again, from elsewhere.
             let failure = Failure::new(Code::Other, format!("a copy from another agent: {}", failed(&error)));
             self.give_up(number, failure);
         }
     }
 
-    /// Sends a request to another agent, on a device's worker: it may wait for room.
-    fn ask_agent(&self, to: Peer, number: u32, request: &Request<'_>) -> Result<(), NetError> {
-        loop {
-            let ticket = self.transport.ticket();
-            match wire::send(&self.transport, to, (number, Kind::Request), request, &[]) {
-                Err(NetError::Full { .. }) => {
-                    self.transport.wait(ticket, Some(Instant::now() + Duration::from_millis(1)));
-                }
-                sent => return sent.map(drop),
-            }
-        }
-    }
-
     /// An answer of another agent: a piece, which the device's worker puts into the buffer. One that nothing
     /// waits for is dropped.
-    pub(super) fn piece_came(&'static self, from: Peer, own: u32, body: Result<&[u8], Failure>) {
+    pub(super) fn piece_came(
+        &'static self,
+        Exchange { peer, number }: Exchange,
+        body: Result<Cow<'_, [u8]>, Failure>,
+    ) {
         let mut fetches = lock(&self.fetches);
-        let is_it = fetches.asked.get(&own).is_some_and(|piece| piece.from == from);
-        let Some(Piece { of, shape, .. }) = is_it.then(|| fetches.asked.remove(&own)).flatten() else {
+        let is_it = fetches.asked.get(&number).is_some_and(|piece| piece.from == peer);
+        let Some(Piece { of, shape, .. }) = is_it.then(|| fetches.asked.remove(&number)).flatten() else {
             return;
         };
         let Some(fetch) = fetches.copies.get(&of) else { return };
         let (device, buffer) = (fetch.device, fetch.buffer);
         drop(fetches);
-        let bytes = body.and_then(|body| match wire::decode(body)? {
+        let bytes = body.and_then(|body| match wire::decode(&body)? {
             (Answer::Bytes, bytes) => Ok(bytes.to_vec()),
             (Answer::Failed { code, text }, _) => Err(Failure::new(Code::of(code), text)),
             (other, _) => Err(bad(format!("expected a piece of a buffer, found {other:?}"))),
@@ -168,19 +168,21 @@ impl Agent {
         });
     }
 
-    /// Ends a copy whose source has gone. False: there is no such copy.
-    pub(super) fn cancel_fetch(&'static self, number: u32) -> bool {
+    /// Ends a copy whose source has gone, if there is one of this number.
+    pub(super) fn cancel_fetch(&'static self, number: u32) {
         let device = lock(&self.fetches).copies.get(&number).map(|fetch| fetch.device);
-        let Some(device) = device else { return false };
+        let Some(device) = device else { return };
         let failure = Failure::new(Code::DeviceLost, "the agent that this is copied from is gone");
         device.later(move || self.give_up(number, failure));
-        true
     }
 
     fn give_up(&self, number: u32, failure: Failure) {
-        let ended = lock(&self.fetches).copies.remove(&number);
+        let mut fetches = lock(&self.fetches);
+        let ended = fetches.copies.remove(&number);
+        fetches.asked.retain(|_, piece| piece.of != number);
+        drop(fetches);
         if ended.is_some() {
-            self.answer_failure(Asker::controller(number), &failure);
+            self.answer_failure(Exchange::controller(number), &failure);
         }
     }
 }

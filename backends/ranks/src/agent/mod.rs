@@ -23,7 +23,6 @@ use flash_backend::{Code, Failure};
 use flash_net::{Detector, NetError, Peer, Progress, SharedMemory, Transport};
 use recent::{Ready, Recent};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -68,7 +67,7 @@ pub(crate) struct Agent {
     recent: Mutex<Recent>,
     /// The flags of launches that have not ended, by the numbers of their requests.
     running: Mutex<HashMap<u32, Arc<AtomicU32>>>,
-    /// Bodies of answers that were not read.
+    /// Bodies of answers that the controller has not read.
     lent: Mutex<HashSet<u64>>,
     /// Copies from other agents.
     fetches: Mutex<Fetches>,
@@ -107,16 +106,16 @@ pub(crate) struct Frames {
     ends: Vec<(Peer, usize)>,
 }
 
-/// Who asks, and the number of the request.
+/// A request and its answer: the other process, and the number.
 #[derive(Clone, Copy)]
-struct Asker {
+struct Exchange {
     peer: Peer,
     number: u32,
 }
 
-impl Asker {
-    fn controller(number: u32) -> Asker {
-        Asker { peer: CONTROLLER, number }
+impl Exchange {
+    fn controller(number: u32) -> Exchange {
+        Exchange { peer: CONTROLLER, number }
     }
 }
 
@@ -177,7 +176,8 @@ impl Agent {
 
     /// True if nothing that it was asked for is still to be done.
     pub fn is_idle(&self) -> bool {
-        self.devices.iter().all(LocalDevice::is_idle) && lock(&self.running).is_empty()
+        let is_copying = !lock(&self.fetches).is_empty();
+        !is_copying && self.devices.iter().all(LocalDevice::is_idle) && lock(&self.running).is_empty()
     }
 
     /// Gives back what its controller has made.
@@ -185,6 +185,7 @@ impl Agent {
         lock(&self.recent).clear();
         lock(&self.kernels).clear();
         self.devices.iter().for_each(LocalDevice::free_all);
+        *lock(&self.fetches) = Fetches::default();
         let lent = std::mem::take(&mut *lock(&self.lent));
         if let Some(heap) = self.transport.heap() {
             lent.into_iter().for_each(|offset| drop(heap.free(offset)));
@@ -215,83 +216,45 @@ impl Agent {
 
     fn take(&'static self, from: Peer, frame: &[u8]) {
         let Ok((head, rest)) = Head::split(frame) else { return };
-        let asker = Asker { peer: from, number: head.number };
+        let this = Exchange { peer: from, number: head.number };
         let body = wire::body(&self.transport, from, head, rest);
         if head.kind == Kind::Answer {
-            return self.take_answer(asker, body);
+            return self.piece_came(this, body.map(|(body, _)| body));
         }
         // What is asked for borrows the body.
-        let served = body.and_then(|(body, _)| {
-            if from != CONTROLLER {
-                return self.serve_agent(asker, wire::decode(&body)?.0);
-            }
-            let again = lock(&self.recent).find(&body);
-            if let Some(ready) = again {
-                self.launches.fetch_add(1, Relaxed);
-                self.launch(head.number, ready);
-                return Ok(());
-            }
-            let (request, behind) = wire::decode(&body)?;
-            self.serve(head.number, request, [&body, behind])
-        });
-        if let Err(failure) = served {
-            self.answer_failure(asker, &failure);
-        }
-    }
-
-    /// Only other agents answer, with what this one has asked them for.
-    fn take_answer(&'static self, from: Asker, body: Result<(Cow<'_, [u8]>, Option<u64>), Failure>) {
-        let Asker { peer, number } = from;
-        match body {
-            Ok((body, offset)) => {
-                self.piece_came(peer, number, Ok(&body));
-                if let Some(offset) = offset {
-                    // What is not read stays until the other agent ends.
-                    let _ = wire::send(
-                        &self.transport,
-                        peer,
-                        (u32::MAX, Kind::Request),
-                        &Request::Read { offset },
-                        &[],
-                    );
+        let served = body.and_then(|(body, _)| match from {
+            CONTROLLER => {
+                let again = lock(&self.recent).find(&body);
+                if let Some(ready) = again {
+                    self.launches.fetch_add(1, Relaxed);
+                    self.launch(head.number, ready);
+                    return Ok(());
                 }
+                let (request, behind) = wire::decode(&body)?;
+                self.serve(head.number, request, [&body, behind])
             }
-            Err(failure) => self.piece_came(peer, number, Err(failure)),
-        }
-    }
-
-    /// Does what another agent asks for.
-    ///
-    /// # Errors
-    /// What only a controller may ask for.
-    fn serve_agent(&'static self, asker: Asker, request: Request<'_>) -> Result<(), Failure> {
-        match request {
-            Request::Get { device, buffer, shape } => self.get(asker, device, (buffer, shape)),
-            Request::Read { offset } => {
-                self.was_read(offset);
-                Ok(())
-            }
-            _ => Err(bad("a request of an agent that only a controller may make".into())),
+            _ => match wire::decode(&body)?.0 {
+                Request::Get { device, buffer, shape } => self.get(this, device, (buffer, shape)),
+                _ => Err(bad("a request of an agent that only a controller may make".into())),
+            },
+        });
+        let Err(failure) = served else { return };
+        match self.devices.first() {
+            // That may wait for room, and this thread does not wait for other agents.
+            Some(device) if from != CONTROLLER => device.later(move || self.answer_failure(this, &failure)),
+            _ => self.answer_failure(this, &failure),
         }
     }
 
     /// Answers with a box of a buffer.
-    fn get(&'static self, asker: Asker, device: u32, (buffer, shape): (u64, Shape)) -> Result<(), Failure> {
+    fn get(&'static self, this: Exchange, device: u32, (buffer, shape): (u64, Shape)) -> Result<(), Failure> {
         let device = self.device(device)?;
         let copy = device.get(buffer, shape)?;
         device.later(move || match copy.run() {
-            Ok(bytes) => self.answer_with(asker, &Answer::Bytes, bytes),
-            Err(failure) => self.answer_failure(asker, &failure),
+            Ok(bytes) => self.answer_with(this, &Answer::Bytes, bytes),
+            Err(failure) => self.answer_failure(this, &failure),
         });
         Ok(())
-    }
-
-    fn was_read(&self, offset: u64) {
-        if lock(&self.lent).remove(&offset)
-            && let Some(heap) = self.transport.heap()
-        {
-            let _ = heap.free(offset);
-        }
     }
 
     /// Does what is asked, or begins it. `came` is all that came, `behind` what of it is behind the request.
@@ -324,7 +287,7 @@ impl Agent {
                             lock(&self.kernels).insert(kernel, Arc::new(prepared));
                             self.answer(number, &Answer::Done { start: 0, end: 0 });
                         }
-                        Err(failure) => self.answer_failure(Asker::controller(number), &failure),
+                        Err(failure) => self.answer_failure(Exchange::controller(number), &failure),
                     }
                 });
             }
@@ -393,7 +356,7 @@ impl Agent {
                 }
             }
             Request::Get { device, buffer, shape } => {
-                self.get(Asker::controller(number), device, (buffer, shape))?;
+                self.get(Exchange::controller(number), device, (buffer, shape))?;
             }
             Request::Fetch { device, buffer, shape, agent, from } => {
                 let source = Source { peer: Peer(agent), device: from.0, buffer: from.1 };
@@ -407,7 +370,13 @@ impl Agent {
                 let has = self.device(device)?.has(kind, name);
                 self.answer(number, &Answer::Yes(has));
             }
-            Request::Read { offset } => self.was_read(offset),
+            Request::Read { offset } => {
+                if lock(&self.lent).remove(&offset)
+                    && let Some(heap) = self.transport.heap()
+                {
+                    let _ = heap.free(offset);
+                }
+            }
         }
         Ok(())
     }
@@ -445,7 +414,7 @@ impl Agent {
                         measured.took(items, end.saturating_sub(start));
                         self.answer(number, &Answer::Done { start, end });
                     }
-                    Err(failure) => self.answer_failure(Asker::controller(number), &failure),
+                    Err(failure) => self.answer_failure(Exchange::controller(number), &failure),
                 }
             };
             device.submit(&kernel, launch, flag, over);
@@ -460,32 +429,41 @@ impl Agent {
     fn answer_outcome(&self, number: u32, outcome: Result<(), Failure>) {
         match outcome {
             Ok(()) => self.answer(number, &Answer::Done { start: 0, end: 0 }),
-            Err(failure) => self.answer_failure(Asker::controller(number), &failure),
+            Err(failure) => self.answer_failure(Exchange::controller(number), &failure),
         }
     }
 
-    fn answer_failure(&self, to: Asker, failure: &Failure) {
+    fn answer_failure(&self, to: Exchange, failure: &Failure) {
         let answer = Answer::Failed { code: failure.code.raw(), text: (&*failure.text).into() };
         self.answer_with(to, &answer, &[]);
     }
 
     fn answer(&self, number: u32, answer: &Answer<'_>) {
-        self.answer_with(Asker::controller(number), answer, &[]);
+        self.answer_with(Exchange::controller(number), answer, &[]);
     }
 
-    /// Sends an answer, and bytes behind it. Waits for room; a process that has gone needs none.
-    fn answer_with(&self, to: Asker, answer: &Answer<'_>, bytes: &[u8]) {
+    /// Sends an answer, and bytes behind it. A process that has gone needs none.
+    fn answer_with(&self, to: Exchange, answer: &Answer<'_>, bytes: &[u8]) {
+        if let Ok(lent) = self.send(to, Kind::Answer, answer, bytes) {
+            lock(&self.lent).extend(lent.map(|lent| lent.offset));
+        }
+    }
+
+    /// Sends a message; waits for room.
+    fn send(
+        &self,
+        to: Exchange,
+        kind: Kind,
+        message: &impl Serialize,
+        bytes: &[u8],
+    ) -> Result<Option<wire::Lent>, NetError> {
         loop {
             let ticket = self.transport.ticket();
-            match wire::send(&self.transport, to.peer, (to.number, Kind::Answer), answer, bytes) {
-                Ok(lent) => {
-                    lock(&self.lent).extend(lent.map(|lent| lent.offset));
-                    return;
-                }
+            match wire::send(&self.transport, to.peer, (to.number, kind), message, bytes) {
                 Err(NetError::Full { .. }) => {
                     self.transport.wait(ticket, Some(Instant::now() + Duration::from_millis(1)));
                 }
-                Err(_) => return,
+                sent => return sent,
             }
         }
     }

@@ -10,7 +10,7 @@ use super::memory::{Buffers, SHARED, place_of};
 use super::{Asked, Controller};
 use crate::wire::{ImplementationImage, LaunchImage, Place, RemoteDevice, Request, bad};
 use flash_backend::abi::{self, Buffer, CopyBox, HAS_FEATURE, HAS_LIBRARY};
-use flash_backend::{Code, Device, DeviceInfo, Event, Failure, Launch};
+use flash_backend::{Code, Completion, Device, DeviceInfo, Event, Failure, Launch};
 use flash_net::Peer;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -270,7 +270,8 @@ impl Device for RankDevice {
 
     unsafe fn copy_box(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
         // SAFETY: the caller vouches.
-        unsafe { self.buffers.copy_box(from, to, shape) }
+        let copy = unsafe { self.buffers.begin_copy(from, to, shape)? };
+        copy.map_or(Ok(()), |copy| copy.wait())
     }
 
     unsafe fn begin_copy(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Option<Event>, Failure> {

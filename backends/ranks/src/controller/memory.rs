@@ -215,10 +215,10 @@ impl Buffers {
         Ok(Asked { source: Some(source), ..asked })
     }
 
-    /// Begins a copy, as [`copy_box`](Self::copy_box). `None`: it is copied.
+    /// Begins a copy. `None`: it is copied.
     ///
     /// # Safety
-    /// As there, until it is complete.
+    /// The boxes lie inside the buffers, and nothing else touches them until it is complete.
     pub unsafe fn begin_copy(
         &self,
         from: Buffer,
@@ -230,12 +230,14 @@ impl Buffers {
             return self.fetch(from, to, shape).map(Some);
         }
         // SAFETY: the caller vouches.
-        unsafe { self.copy_box(from, to, shape) }.map(|()| None)
+        unsafe { self.copy_own(from, to, shape) }.map(|()| None)
     }
 
+    /// Copies a box where no buffer is another device's, or none.
+    ///
     /// # Safety
-    /// The boxes lie inside the buffers, and nothing else touches them meanwhile.
-    pub unsafe fn copy_box(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
+    /// As [`begin_copy`](Self::begin_copy).
+    unsafe fn copy_own(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
         if shape.extent.contains(&0) {
             // Asks whether their processes are there.
             let remote = [from, to].into_iter().filter(|buffer| !Buffers::is_address(*buffer));
@@ -249,7 +251,6 @@ impl Buffers {
                 unsafe { copy_addresses(from.handle, to.handle, shape) };
                 Ok(())
             }
-            [false, false] if self.remote(from.space).is_none() => self.fetch(from, to, shape)?.wait(),
             [false, false] => {
                 let [(peer, from), (other, to)] = [from, to].map(|buffer| place_of(buffer.handle));
                 // One of them is in a process that is gone.
@@ -289,7 +290,7 @@ impl Buffers {
     }
 
     /// # Safety
-    /// As [`copy_box`](Self::copy_box), where one of the buffers is the host's, at `host`.
+    /// As [`begin_copy`](Self::begin_copy), where one of the buffers is the host's, at `host`.
     unsafe fn by_blocks(
         &self,
         is_up: bool,

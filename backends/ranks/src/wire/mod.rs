@@ -1,10 +1,10 @@
 //! What controller and agents say to each other.
 //!
 //! The controller asks, an agent answers; each request but `Release`, `Cancel`, `Free` and `Read` has one
-//! answer with its number. Agents ask each other for `Get` and `Read`, and for nothing else.
+//! answer with its number. Agents that share no memory ask each other for `Get`, and for nothing else.
 //!
 //! A frame is a [`Head`] and a body in `postcard`'s format. A body that is too long for a frame lies in the
-//! sender's part of the shared memory, where it stays until the answer has come, or until the receiver has
+//! sender's part of the shared memory, where it stays until the answer has come, or until the controller has
 //! said [`Request::Read`].
 //!
 //! Nothing that comes is trusted: numbers are looked up, ranges are checked against what they lie in, texts

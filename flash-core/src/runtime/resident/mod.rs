@@ -326,7 +326,7 @@ impl<'a> Run<'a> {
         if limit.is_none() && profile.is_none() {
             let event = match self.list.nodes().len() {
                 // No other launch goes to the device meanwhile.
-                1 if !self.leaves => launch.wait(args, launch.phases.clone()).map(|()| None),
+                1 if !self.leaves => launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None),
                 _ => launch.begin(args),
             };
             match event? {
