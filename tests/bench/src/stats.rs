@@ -98,34 +98,43 @@ pub fn try_pair<E>(
 ) -> Result<Row, E> {
     let name = name.into();
     eprintln!("{name} ...");
+    let rested = |turn: &mut dyn FnMut() -> Result<f64, E>| {
+        thread::sleep(pause);
+        turn()
+    };
+    let turns =
+        turns(repeats, || rested(&mut ours), || peer.as_mut().map(|peer| rested(&mut **peer)).transpose())?;
+    let row = Row::from_turns(name, unit, &turns);
+    let ratio = row.ratio.map_or_else(String::new, |ratio| format!(", {ratio:.3} of the peer's"));
+    eprintln!("  {:.4} {}{ratio}", row.value, row.unit);
+    Ok(row)
+}
+
+/// What both sides measure in turns, at least [`REPEATS`] of each. Every second pair begins with the peer. A
+/// first pair, for caches and threads, does not count.
+///
+/// # Errors
+///
+/// That of a turn, which ends it.
+pub fn turns<O, P, E>(
+    repeats: usize,
+    mut ours: impl FnMut() -> Result<O, E>,
+    mut peer: impl FnMut() -> Result<P, E>,
+) -> Result<Vec<(O, P)>, E> {
     let mut turns = Vec::new();
     for turn in 0..=repeats.max(REPEATS) {
-        let mut rested_ours = || {
-            thread::sleep(pause);
-            ours()
-        };
-        let mut rested_peer = || {
-            let turn = peer.as_mut().map(|peer| {
-                thread::sleep(pause);
-                peer()
-            });
-            turn.transpose()
-        };
         let figures = if turn % 2 == 0 {
-            let ours = rested_ours()?;
-            (ours, rested_peer()?)
+            let ours = ours()?;
+            (ours, peer()?)
         } else {
-            let peer = rested_peer()?;
-            (rested_ours()?, peer)
+            let peer = peer()?;
+            (ours()?, peer)
         };
         if turn > 0 {
             turns.push(figures);
         }
     }
-    let row = Row::from_turns(name, unit, &turns);
-    let ratio = row.ratio.map_or_else(String::new, |ratio| format!(", {ratio:.3} of the peer's"));
-    eprintln!("  {:.4} {}{ratio}", row.value, row.unit);
-    Ok(row)
+    Ok(turns)
 }
 
 impl Row {

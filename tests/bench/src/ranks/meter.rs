@@ -41,20 +41,10 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Two processes of this program in a world of their own, each with a processor where there are two.
+    /// The two processes of a [`world`].
     pub fn of_world(part: &str, environment: &[(&str, &str)]) -> Result<Meter> {
-        let cpus = flash_net::cpus();
-        let member = |rank: usize| Member {
-            name: format!("rank {rank}"),
-            cpus: cpus.get(rank % cpus.len().max(1)).copied().into_iter().collect(),
-        };
-        let world = World::create(&[member(0), member(1)])?;
-        let process = |rank| -> Result<Command> {
-            let mut command = of_this_program(part, environment)?;
-            world.inherit(&mut command, Peer(rank))?;
-            Ok(command)
-        };
-        Meter::start(part, process(0)?, vec![process(1)?])
+        let [first, second] = world(part, environment)?;
+        Meter::start(part, first, vec![second])
     }
 
     /// A process of this program.
@@ -112,6 +102,22 @@ impl Drop for Meter {
             }
         }
     }
+}
+
+/// Two processes of this program, which make a world: each with a processor where there are two.
+pub fn world(part: &str, environment: &[(&str, &str)]) -> Result<[Command; 2]> {
+    let cpus = flash_net::cpus();
+    let member = |rank: usize| Member {
+        name: format!("rank {rank}"),
+        cpus: cpus.get(rank % cpus.len().max(1)).copied().into_iter().collect(),
+    };
+    let world = World::create(&[member(0), member(1)])?;
+    let process = |rank| -> Result<Command> {
+        let mut command = of_this_program(part, environment)?;
+        world.inherit(&mut command, Peer(rank))?;
+        Ok(command)
+    };
+    Ok([process(0)?, process(1)?])
 }
 
 /// This program, as one of the processes that measure.

@@ -8,7 +8,7 @@ use super::meter::{Meter, Side, row};
 use super::mpi::Family;
 use super::solve;
 use crate::peers::or_without;
-use crate::stats::{REPEATS, Row};
+use crate::stats::{REPEATS, Row, turns};
 use anyhow::Result;
 
 /// What a row says, what it asks for, and steps of a turn.
@@ -87,24 +87,13 @@ fn times(name: &str, mut ours: Side<'_>, mut peer: Side<'_>) -> Result<[Row; 2]>
         let time = side.turn()?;
         Ok([time, (side.0.cpu_ns()? - before) / 1e6 / side.2 as f64])
     };
-    let mut turns = [Vec::new(), Vec::new()];
-    for number in 0..=REPEATS {
-        let (of_ours, of_peer) = if number % 2 == 0 {
-            let of_ours = turn(&mut ours)?;
-            (of_ours, turn(&mut peer)?)
-        } else {
-            let of_peer = turn(&mut peer)?;
-            (turn(&mut ours)?, of_peer)
-        };
-        // The first pair is for caches and threads.
-        if number > 0 {
-            turns[0].push((of_ours[0], Some(of_peer[0])));
-            turns[1].push((of_ours[1], Some(of_peer[1])));
-        }
-    }
+    let turns = turns(REPEATS, || turn(&mut ours), || turn(&mut peer))?;
+    let of = |figure: usize| -> Vec<_> {
+        turns.iter().map(|(ours, peer)| (ours[figure], Some(peer[figure]))).collect()
+    };
     let rows = [
-        Row::from_turns(name, "ms", &turns[0]),
-        Row::from_turns(format!("{name}: time of processors"), "ms", &turns[1]),
+        Row::from_turns(name, "ms", &of(0)),
+        Row::from_turns(format!("{name}: time of processors"), "ms", &of(1)),
     ];
     for row in &rows {
         eprintln!("  {:.4} ms, {:.3} of the peer's", row.value, row.ratio.unwrap_or(f64::NAN));

@@ -60,7 +60,7 @@ fn made<T>(place: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<&T
 }
 
 /// Nanoseconds of a blocking launch of the empty kernel.
-fn launch(rt: &RuntimeObj, count: usize) -> Result<f64> {
+pub fn launch(rt: &RuntimeObj, count: usize) -> Result<f64> {
     let [x, y, z] = &memories();
     let one = || rt.submit(Empty::of(1.0, x, y, z)).exec([1usize]);
     one()?;
@@ -68,7 +68,7 @@ fn launch(rt: &RuntimeObj, count: usize) -> Result<f64> {
 }
 
 /// Nanoseconds of each kernel of a chain, built and run, of this many chains.
-fn chain(rt: &RuntimeObj, count: usize) -> Result<f64> {
+pub fn chain(rt: &RuntimeObj, count: usize) -> Result<f64> {
     let [x, y, z] = &memories();
     let one = || {
         let mut chain = rt.pipeline();
