@@ -252,7 +252,10 @@ impl Registry {
 
     /// The devices of a key in an agent: one of this process's own, or one that listens.
     fn isolated(&self, key: &str, (part, agent): (&str, &str)) -> Result<Vec<&'static DeviceHandle>, Error> {
-        let failed = |why: String| self.key_error(key, format!("`{part}@{agent}`: {why}"));
+        let whole = format!("{part}@{agent}");
+        // One of several parts is named.
+        let failed =
+            |why: String| self.key_error(key, if whole == key { why } else { format!("`{whole}`: {why}") });
         let (api, isolate) = self.isolating(agent).map_err(failed)?;
         let backend = self.backends.iter().find(|b| std::ptr::eq(b.loaded.api, api));
         // Ids of such devices are keys, too.
