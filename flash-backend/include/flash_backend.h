@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 10
+#define FLASH_ABI_MINOR 11
 
 // The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host
 // used.
@@ -175,6 +175,10 @@
 // flash_submission.flags: the calling thread runs all of it, and no other thread of the host helps. A device
 // that is not the host's processors pays no attention to it. Since minor version 9.
 #define FLASH_SUBMIT_ON_CALLER 8
+
+// flash_submission.flags: a thread of the host calls `event_wait` for the event before long, and no callback is
+// asked for. A backend whose events take work of a thread may leave that work to it. Since minor version 11.
+#define FLASH_SUBMIT_WAITED 16
 
 // A device of a backend. Opaque, lives for ever.
 typedef struct flash_device flash_device;

@@ -420,7 +420,7 @@ impl<'a, K> Launch<'a, K> {
     /// True if it is plain: no options, no time, no second buffers.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.raw.attribute_count == 0 && self.raw.flags & !abi::SUBMIT_PART == 0
+        self.raw.attribute_count == 0 && self.raw.flags & !(abi::SUBMIT_PART | abi::SUBMIT_WAITED) == 0
     }
 
     /// True if there are options for the backend.
@@ -446,6 +446,13 @@ impl<'a, K> Launch<'a, K> {
     #[inline]
     pub fn is_awaited(&self) -> bool {
         self.raw.signal.is_null()
+    }
+
+    /// True if a thread of the host waits for the event that `submit` returns before long, and asks for no
+    /// callback.
+    #[inline]
+    pub fn is_waited_for(&self) -> bool {
+        self.raw.flags & abi::SUBMIT_WAITED != 0
     }
 
     /// True if the kernel's time is asked for.

@@ -172,7 +172,7 @@ impl DeviceLaunch<'_> {
             return self.wait(args, phases, nanoseconds);
         }
         let mut event = std::ptr::null_mut();
-        self.call(args, phases, nanoseconds, &raw mut event)?;
+        self.call(args, phases, nanoseconds, Signal::Waited(&mut event))?;
         match event.is_null() {
             true => Ok(()),
             // SAFETY: an event of the target's backend, given back once.
@@ -183,33 +183,39 @@ impl DeviceLaunch<'_> {
     /// Calls the backend for some phases, and returns when they are done: this costs less than an event.
     #[inline]
     pub fn wait(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
-        self.call(args, phases, nanoseconds, std::ptr::null_mut())
+        self.call(args, phases, nanoseconds, Signal::Return)
     }
 
     /// Calls the backend for all phases. `Some`: an event that fires when they are done, and must be
-    /// completed.
+    /// completed; `waited`: by that alone, and soon.
     #[inline]
-    pub fn begin(&self, args: &[Arg]) -> Result<Option<*mut abi::Event>, Error> {
+    pub fn begin(&self, args: &[Arg], waited: bool) -> Result<Option<*mut abi::Event>, Error> {
         let mut event = std::ptr::null_mut();
-        self.call(args, self.phases.clone(), &mut 0, &raw mut event)?;
+        let signal = if waited { Signal::Waited(&mut event) } else { Signal::Event(&mut event) };
+        self.call(args, self.phases.clone(), &mut 0, signal)?;
         Ok((!event.is_null()).then_some(event))
     }
 
-    /// `signal`: the place for the event; NULL lets the backend return when the launch is done.
     #[inline]
     fn call(
         &self,
         args: &[Arg],
         phases: Range<u64>,
         nanoseconds: &mut u64,
-        signal: *mut *mut abi::Event,
+        signal: Signal<'_>,
     ) -> Result<(), Error> {
+        let (signal, waited) = match signal {
+            Signal::Return => (std::ptr::null_mut(), 0),
+            Signal::Event(event) => (std::ptr::from_mut(event), 0),
+            Signal::Waited(event) => (std::ptr::from_mut(event), abi::SUBMIT_WAITED),
+        };
         let DeviceLaunch { plan, target, space, attributes, profile, .. } = self;
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,
             flags: plan.flags
                 | if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
-                | if self.cut { abi::SUBMIT_PART } else { 0 },
+                | if self.cut { abi::SUBMIT_PART } else { 0 }
+                | waited,
             kernel: target.kernel,
             space: space.raw(),
             args: args.as_ptr(),
@@ -230,6 +236,25 @@ impl DeviceLaunch<'_> {
         target.launched();
         Ok(())
     }
+}
+
+/// How the host hears of the end of a launch.
+enum Signal<'e> {
+    /// The backend returns then.
+    Return,
+    /// By an event, which it puts there.
+    Event(&'e mut *mut abi::Event),
+    /// By one for which this thread or another waits soon.
+    Waited(&'e mut *mut abi::Event),
+}
+
+/// Whether a completion event has fired, if its backend says so.
+///
+/// # Safety
+/// The event is of the device's backend, and was not given back.
+pub(in crate::runtime) unsafe fn has_fired(device: &DeviceHandle, event: *mut abi::Event) -> bool {
+    // SAFETY: the caller vouches.
+    device.api.event_ready.is_some_and(|ready| unsafe { ready(event) } != 0)
 }
 
 /// Waits for a completion event and gives it back. Its time is asked for only where `nanoseconds` is given.

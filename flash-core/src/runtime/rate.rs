@@ -54,6 +54,13 @@ impl Rate {
         }
     }
 
+    /// Adds a launch that took no longer than this, unless that is known.
+    pub fn add_at_most(&self, nanoseconds: u64, items: u64) {
+        if self.get().is_none_or(|known| nanoseconds as f64 <= known * items as f64) {
+            self.add(nanoseconds, items);
+        }
+    }
+
     /// Forgets all launches but this one.
     pub fn set(&self, nanoseconds: u64, items: u64) {
         (0..KEPT).for_each(|_| self.add(nanoseconds, items));
@@ -120,6 +127,21 @@ mod tests {
         assert_eq!(rate.get(), Some(10.0));
         for _ in 0..3 {
             rate.add(40, 10);
+        }
+        assert_eq!(rate.get(), Some(4.0));
+    }
+
+    #[test]
+    fn a_launch_that_took_at_most_so_long_tells_nothing_if_that_is_longer_than_known() {
+        let rate = Rate::default();
+        rate.add_at_most(50, 10);
+        assert_eq!(rate.get(), Some(5.0));
+        for _ in 0..KEPT {
+            rate.add_at_most(60, 10);
+        }
+        assert_eq!(rate.get(), Some(5.0));
+        for _ in 0..KEPT {
+            rate.add_at_most(40, 10);
         }
         assert_eq!(rate.get(), Some(4.0));
     }

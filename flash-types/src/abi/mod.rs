@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 10;
+pub const ABI_MINOR: u32 = 11;
 /// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host
 /// used.
 pub const ABI_MINOR_OLDEST: u32 = 9;
@@ -627,6 +627,10 @@ pub const SUBMIT_PART: u32 = 4;
 /// [`Submission::flags`]: the calling thread runs all of it, and no other thread of the host helps. A device
 /// that is not the host's processors pays no attention to it. Since minor version 9.
 pub const SUBMIT_ON_CALLER: u32 = 8;
+
+/// [`Submission::flags`]: a thread of the host calls `event_wait` for the event before long, and no callback is
+/// asked for. A backend whose events take work of a thread may leave that work to it. Since minor version 11.
+pub const SUBMIT_WAITED: u32 = 16;
 
 /// One launch on one device.
 #[repr(C)]

@@ -41,7 +41,8 @@ pub(crate) struct Settled {
     /// To be called by a thread that holds nothing.
     pub callbacks: Vec<Callback>,
     pub lent: Option<Lent>,
-    pub was_unawaited: bool,
+    /// The request was counted among those for which no thread waits.
+    pub was_counted: bool,
 }
 
 pub(crate) struct Calls {
@@ -81,8 +82,15 @@ struct Inner {
 #[derive(Default)]
 pub(crate) struct Unawaited {
     outcome: OnceLock<Outcome>,
-    /// To be called once it is there.
-    callbacks: Mutex<Vec<Callback>>,
+    then: Mutex<Then>,
+}
+
+/// What comes after an outcome.
+#[derive(Default)]
+struct Then {
+    callbacks: Vec<Callback>,
+    /// It is counted among those for which no thread waits.
+    is_counted: bool,
 }
 
 impl Unawaited {
@@ -91,20 +99,25 @@ impl Unawaited {
         self.outcome.get()
     }
 
-    /// Calls back when it has come. The callback comes back if that has happened.
-    pub fn on_outcome(&self, callback: Callback) -> Option<Callback> {
-        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Calls back when it has come, and counts it; the callback comes back if it has. False with it, or
+    /// without: it was not counted by this.
+    pub fn on_outcome(&self, callback: Callback) -> (Option<Callback>, bool) {
+        let mut then = self.then();
         if self.outcome.get().is_some() {
-            return Some(callback);
+            return (Some(callback), false);
         }
-        callbacks.push(callback);
-        None
+        then.callbacks.push(callback);
+        (None, !std::mem::replace(&mut then.is_counted, true))
     }
 
-    fn come(&self, outcome: Outcome) -> Vec<Callback> {
-        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+    fn come(&self, outcome: Outcome) -> Then {
+        let mut then = self.then();
         let _ = self.outcome.set(outcome);
-        std::mem::take(&mut *callbacks)
+        std::mem::take(&mut *then)
+    }
+
+    fn then(&self) -> MutexGuard<'_, Then> {
+        self.then.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,21 +207,21 @@ impl Calls {
             return Settled::default();
         }
         let (lent, answer) = (inner.lent.take(), inner.answer.take());
-        let was_unawaited = answer.is_some();
-        if was_unawaited || inner.is_left {
+        if answer.is_some() || inner.is_left {
             self.free(entry, inner);
         } else {
             inner.outcome = Some(outcome);
             entry.state.store(ANSWERED, Release);
             return Settled { lent, ..Settled::default() };
         }
-        let callbacks = answer.map(|answer| answer.come(outcome)).unwrap_or_default();
-        Settled { callbacks, lent, was_unawaited }
+        let Then { callbacks, is_counted } = answer.map(|answer| answer.come(outcome)).unwrap_or_default();
+        Settled { callbacks, lent, was_counted: is_counted }
     }
 
     /// Where the outcome is to be found, which no thread may be waiting for. It may be there already.
-    pub fn unawaited(&self, number: Number) -> Arc<Unawaited> {
-        let (entry, answer) = (self.entry(number), Arc::<Unawaited>::default());
+    pub fn unawaited(&self, number: Number, is_counted: bool) -> Arc<Unawaited> {
+        let then = Mutex::new(Then { is_counted, ..Then::default() });
+        let (entry, answer) = (self.entry(number), Arc::new(Unawaited { then, ..Unawaited::default() }));
         let mut inner = entry.lock();
         if entry.state.load(Acquire) == ANSWERED {
             inner.outcome.take().into_iter().for_each(|outcome| drop(answer.come(outcome)));
@@ -305,24 +318,32 @@ mod tests {
         let all: Vec<Number> = std::iter::from_fn(|| calls.take(agent)).collect();
         let called = Arc::new(AtomicBool::new(false));
         let sees = called.clone();
-        let answer = calls.unawaited(all[0]);
-        assert!(answer.on_outcome(Box::new(move || sees.store(true, Relaxed))).is_none());
+        let answer = calls.unawaited(all[0], true);
+        assert!(matches!(answer.on_outcome(Box::new(move || sees.store(true, Relaxed))), (None, false)));
         calls.leave(all[1]);
         assert!(calls.take(agent).is_none() && answer.outcome().is_none());
         let settled = calls.settle(all[0], agent, Ok(Reply::Yes(true)));
-        assert!(settled.was_unawaited);
+        assert!(settled.was_counted);
         settled.callbacks.into_iter().for_each(|callback| callback());
         assert!(called.load(Relaxed));
-        assert!(answer.on_outcome(Box::new(|| ())).is_some());
+        assert!(matches!(answer.on_outcome(Box::new(|| ())), (Some(_), false)));
         // Its entry is free, though the outcome is kept.
         assert!(calls.take(agent).is_some() && calls.take(agent).is_none());
         assert!(matches!(answer.outcome(), Some(Ok(Reply::Yes(true)))));
         calls.settle(all[1], agent, Ok(Reply::Yes(true)));
         assert!(calls.take(agent).is_some() && calls.take(agent).is_none());
         // One that was answered before it was known that no thread waits.
-        assert!(!calls.settle(all[2], agent, Ok(Reply::Yes(false))).was_unawaited);
+        assert!(!calls.settle(all[2], agent, Ok(Reply::Yes(false))).was_counted);
         assert!(calls.take(agent).is_none());
-        assert!(matches!(calls.unawaited(all[2]).outcome(), Some(Ok(Reply::Yes(false)))));
+        assert!(matches!(calls.unawaited(all[2], true).outcome(), Some(Ok(Reply::Yes(false)))));
         assert!(calls.take(agent).is_some() && calls.take(agent).is_none());
+        // One that is counted when it gets a callback, once.
+        let answer = calls.unawaited(all[3], false);
+        assert!(matches!(answer.on_outcome(Box::new(|| ())), (None, true)));
+        assert!(matches!(answer.on_outcome(Box::new(|| ())), (None, false)));
+        let settled = calls.settle(all[3], agent, Ok(Reply::Yes(true)));
+        assert!(settled.was_counted && settled.callbacks.len() == 2);
+        let _answer = calls.unawaited(all[4], false);
+        assert!(!calls.settle(all[4], agent, Ok(Reply::Yes(true))).was_counted);
     }
 }

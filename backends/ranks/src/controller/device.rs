@@ -238,7 +238,11 @@ impl Device for RankDevice {
         }
         .map_err(|failure| self.named(failure))?;
         if !launch.is_awaited() {
-            return Ok(Some(Event::new(Asked::new(self.controller, peer, number, launch.stop_flag()))));
+            let stop = launch.stop_flag();
+            return Ok(Some(Event::new(match launch.is_waited_for() && stop.is_null() {
+                true => Asked::waited(self.controller, number),
+                false => Asked::new(self.controller, peer, number, stop),
+            })));
         }
         let reply = self.controller.wait_for(peer, number, launch.stop_flag());
         if let Reply::Done(start, end) = reply.map_err(|failure| self.named(failure))? {

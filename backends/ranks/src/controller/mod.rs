@@ -322,7 +322,7 @@ impl Controller {
             self.calls.settle(number, from, outcome)
         };
         settled.lent.into_iter().for_each(|lent| self.take_back(lent));
-        if settled.was_unawaited {
+        if settled.was_counted {
             self.unawaited.fetch_sub(1, SeqCst);
         }
         settled.callbacks
@@ -406,6 +406,18 @@ impl Controller {
         }
     }
 
+    /// Leaves the answer of a request to the thread that takes those, if it `is_left`: else it was over before,
+    /// or was left already.
+    fn leave(&self, is_left: impl FnOnce() -> bool) {
+        let before = self.unawaited.fetch_add(1, SeqCst);
+        // Others may have counted on this one to wake the thread meanwhile.
+        let is_wanted = is_left() || self.unawaited.fetch_sub(1, SeqCst) > 1;
+        if before == 0 && is_wanted {
+            drop(self.asleep.lock().unwrap_or_else(PoisonError::into_inner));
+            self.wanted.notify_one();
+        }
+    }
+
     /// Tells agents of launches that are to stop. True if there are others that may be.
     fn stop_launches(&self) -> bool {
         let mut told = Vec::new();
@@ -451,31 +463,29 @@ impl Asked {
         if !stop.is_null() {
             controller.stoppable().push(Stoppable { to, number, flag: stop });
         }
-        let before = controller.unawaited.fetch_add(1, SeqCst);
-        let answer = controller.calls.unawaited(number);
-        let is_wanted = match answer.outcome() {
-            None => true,
-            Some(_) => {
-                controller.stoppable().retain(|launch| launch.number != number);
-                // Others may have counted on this one to wake the thread meanwhile.
-                controller.unawaited.fetch_sub(1, SeqCst) > 1
-            }
-        };
-        if before == 0 && is_wanted {
-            drop(controller.asleep.lock().unwrap_or_else(PoisonError::into_inner));
-            controller.wanted.notify_one();
+        let mut answer = None;
+        controller.leave(|| answer.insert(controller.calls.unawaited(number, true)).outcome().is_none());
+        let answer = answer.unwrap_or_else(|| unreachable!("it was just made"));
+        if answer.outcome().is_some() {
+            controller.stoppable().retain(|launch| launch.number != number);
         }
         Asked { controller, answer, source: None }
+    }
+
+    /// The same for a launch that is not to be stopped, and whose answer a thread of the host takes soon.
+    fn waited(controller: &'static Controller, number: Number) -> Asked {
+        Asked { controller, answer: controller.calls.unawaited(number, false), source: None }
     }
 }
 
 impl Completion for Asked {
     fn ready(&self) -> bool {
-        self.answer.outcome().is_some()
+        // It may be among answers that no thread has taken.
+        self.answer.outcome().is_some() || self.controller.take() && self.answer.outcome().is_some()
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        self.controller.take_until(|| self.ready(), || None, None);
+        self.controller.take_until(|| self.answer.outcome().is_some(), || None, None);
         let Some(Err(failure)) = self.answer.outcome() else { return Ok(()) };
         Err(match self.source.filter(|source| self.controller.is_lost(*source)) {
             Some(source) => self.controller.loss_of(source),
@@ -484,7 +494,13 @@ impl Completion for Asked {
     }
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
-        if let Some(callback) = self.answer.on_outcome(callback) {
+        let mut came = None;
+        self.controller.leave(|| {
+            let (back, is_left) = self.answer.on_outcome(callback);
+            came = back;
+            is_left
+        });
+        if let Some(callback) = came {
             callback();
         }
     }

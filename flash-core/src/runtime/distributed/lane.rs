@@ -19,6 +19,11 @@
 //! dependency, so at most one is. When the device is done, its backend's thread says so and nothing else
 //! ([`Lane::landed`]); the next thread that drives the lane ends the task.
 //!
+//! A caller that finds several lanes ready, one of them a device's, only *begins* a short task of each device
+//! before it goes to the next lane ([`Short::Begin`]): so they work at the same time. Such a task has landed at
+//! once, as far as the lane is concerned: whoever drives the lane next waits for the device and ends it. The
+//! lane was ready before and is ready after, so nobody needs to be told, and a caller may leave for good then.
+//!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
 //! done). So the turn is given back only by a thread that has looked since the last knock.
@@ -38,7 +43,7 @@
 
 use super::sync::{
     AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, before_sleep, blocked, call,
-    changed, fence, spin,
+    changed, fence, helps, spin,
 };
 use super::task::TaskRef;
 use smallvec::SmallVec;
@@ -73,8 +78,35 @@ pub(crate) struct Lane {
 const GROUND: u32 = 0;
 /// A task is in flight.
 const FLYING: u32 = 1;
-/// The device is done with the task, which has to be ended.
+/// The task has to be ended: the device is done with it, or a thread is to wait for that.
 const LANDED: u32 = 2;
+
+/// What a thread that drives a device's lane does with tasks that are too short for a helper.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Short {
+    /// Runs them to their end, one after another.
+    Run,
+    /// Begins one, and leaves the lane.
+    Begin,
+}
+
+impl Short {
+    /// What suits these lanes.
+    fn of(lanes: &[&'static Lane]) -> Short {
+        if lanes.iter().all(|lane| lane.computes) {
+            return Short::Run;
+        }
+        let (mut ready, mut devices) = (0, 0);
+        for lane in lanes.iter().filter(|lane| !lane.is_idle() && lane.is_ready() == Some(true)) {
+            ready += 1;
+            devices += u32::from(!lane.computes);
+            if ready > 1 && devices > 0 {
+                return Short::Begin;
+            }
+        }
+        Short::Run
+    }
+}
 
 impl Lane {
     pub fn new(computes: bool) -> Lane {
@@ -117,6 +149,12 @@ impl Lane {
         self.flight.store(FLYING, Relaxed);
     }
 
+    /// A task was begun, and a thread is to wait for it. Called by what runs it.
+    pub(super) fn begun(&self, task: TaskRef) {
+        *self.flown() = Some(task);
+        self.flight.store(LANDED, Relaxed);
+    }
+
     /// The device is done with the task in flight.
     pub(super) fn landed(&self) {
         self.flight.store(LANDED, Release);
@@ -127,7 +165,7 @@ impl Lane {
         self.flown.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Takes out the task with which the device is done. Only for the thread that has the turn.
+    /// Takes out the task that has to be ended. Only for the thread that has the turn.
     fn take_landed(&self) -> Option<TaskRef> {
         if self.flight.load(Acquire) != LANDED {
             return None;
@@ -154,7 +192,7 @@ impl Lane {
                 drop(queue);
             }
         }
-        if all >= WORTH_WAKING {
+        if all >= WORTH_WAKING && (helps(self) || self.left.load(Relaxed) > 0) {
             self.call();
         }
     }
@@ -177,7 +215,7 @@ impl Lane {
         // another thread has the turn, and the knock came after.
         let head = loop {
             let ready = self.is_ready() == Some(true);
-            let any = self.drive();
+            let any = self.drive(Short::Run);
             match self.is_ready() {
                 Some(true) if any || !ready => {}
                 head => break head,
@@ -204,7 +242,7 @@ impl Lane {
     /// Runs what is ready, if no thread is at it, and knocks otherwise: a helper may not come, and the thread
     /// that has the turn may be about to leave. True if that was anything.
     pub fn drive_ready(&'static self) -> bool {
-        self.is_ready() == Some(true) && self.drive()
+        self.is_ready() == Some(true) && self.drive(Short::Run)
     }
 
     /// Whether a thread can go on with it; `None`: there is nothing in it.
@@ -215,8 +253,8 @@ impl Lane {
         }
     }
 
-    /// Runs tasks while the head is ready. True if it ran any.
-    pub fn drive(&'static self) -> bool {
+    /// Runs tasks while the head is ready, or until one is begun. True if there was any.
+    pub(super) fn drive(&'static self, short: Short) -> bool {
         // Release and Acquire: the thread that has the turn sees, after the knock, the changes before it.
         if self.turn.fetch_add(1, AcqRel) != 0 {
             return false;
@@ -242,7 +280,10 @@ impl Lane {
                 }
                 if has_landed {
                     task.end();
-                } else if !task.run(self) {
+                } else if !task.run(self, short) {
+                    if short == Short::Begin {
+                        break;
+                    }
                     // It is in flight.
                     continue;
                 }
@@ -283,9 +324,12 @@ pub(super) fn drive_until_or(
     let mut idle_rounds = 0u32;
     loop {
         let seen = changed().epoch();
-        let mut any = false;
-        for lane in lanes {
-            any |= lane.drive();
+        let (short, mut any) = (Short::of(lanes), false);
+        // Devices work while this thread computes.
+        for computes in [false, true] {
+            for lane in lanes.iter().filter(|lane| lane.computes == computes) {
+                any |= lane.drive(short);
+            }
         }
         if done() {
             return;

@@ -167,10 +167,11 @@ impl<'r> KernelPart<'r> {
             draw: None,
             stop,
         };
-        if may_fly && launch.profile.is_none() && check.is_none() && (self.merged || !self.plan.reduces) {
+        let can_fly = launch.profile.is_none() && check.is_none() && (self.merged || !self.plan.reduces);
+        if can_fly && may_fly != MayFly::No {
             let mut room = SmallVec::new();
             self.target.widening.apply(&mut self.args, &mut room);
-            return fly(&launch, self.target, &self.args, self.items);
+            return fly(&launch, self.target, (&self.args, self.items), may_fly);
         }
         run_timed(self.target, self.items, || device_launch::submit_to(launch, &mut self.args, self.merged))?;
         if let (Some(own), Some(all)) = (own, &self.by_phase) {
@@ -187,18 +188,26 @@ impl<'r> KernelPart<'r> {
 pub(super) fn fly<'r>(
     launch: &DeviceLaunch<'_>,
     target: &'r Target,
-    args: &[Arg],
-    items: u64,
+    (args, items): (&[Arg], u64),
+    how: MayFly,
 ) -> Result<Option<Flight<'r>>, Error> {
     let start = Instant::now();
-    let Some(event) = launch.begin(args)? else {
+    let Some(event) = launch.begin(args, how == MayFly::Watched)? else {
         target.rate.add(start.elapsed().as_nanos() as u64, items);
         return Ok(None);
     };
     let end = move || {
-        // SAFETY: an event of the target's backend, given back once.
-        unsafe { device_launch::complete(target.device, event, None)? };
-        target.rate.add(start.elapsed().as_nanos() as u64, items);
+        // The thread may have been elsewhere since the device was done.
+        // SAFETY: an event of the target's backend, given back below.
+        let is_late = how == MayFly::Watched && unsafe { device_launch::has_fired(target.device, event) };
+        let mut nanoseconds = 0;
+        // SAFETY: as above, once.
+        unsafe { device_launch::complete(target.device, event, Some(&mut nanoseconds))? };
+        match (nanoseconds, start.elapsed().as_nanos() as u64) {
+            (0, at_most) if is_late => target.rate.add_at_most(at_most, items),
+            (0, elapsed) => target.rate.add(elapsed, items),
+            (known, _) => target.rate.add(known, items),
+        }
         Ok(())
     };
     Ok(Some(Flight { device: target.device, event, end: Box::new(end) }))

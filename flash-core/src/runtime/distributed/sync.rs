@@ -57,6 +57,11 @@ pub(super) fn call(lane: &'static Lane) -> bool {
     workers::announce(waiting)
 }
 
+/// Whether a helper is of use to callers that drive the lane: the only worker would take their processor.
+pub(super) fn helps(lane: &'static Lane) -> bool {
+    !lane.computes || workers::count() > 1
+}
+
 /// A caller waits a moment; false: it is time to sleep.
 pub(super) fn spin(round: u32) -> bool {
     if round < 64 {

@@ -5,13 +5,13 @@
 //! made before it, so there is no circle: for their end, or for an argument's input. If the input was not
 //! made, the task does not run and fails itself. A task may be *in flight*: its device goes on without a
 //! thread. The device's callback only tells the lane, and the thread that drives the lane next ends the
-//! task.
+//! task; if it flies [watched](MayFly::Watched), that thread waits for the device.
 //!
 //! [`Tasks`] owns the tasks of a run; a [`TaskRef`] is not used after it is gone. What a task borrows has
 //! its lifetime taken off. So the scheduler drains its lanes before anything of the run is dropped, also
 //! after a panic, and `Tasks` asserts that all are done.
 
-use super::lane::Lane;
+use super::lane::{Lane, Short};
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::Error;
 use crate::workers::blocking;
@@ -27,8 +27,16 @@ use std::sync::atomic::{AtomicU8, Ordering::*};
 /// The work of a task. If it may, it leaves the rest to its device.
 pub(super) type Work<'r> = Box<dyn FnOnce(MayFly) -> Result<Option<Flight<'r>>, Outcome> + 'r>;
 
-/// True: a task may go on without a thread, and end when its device is done.
-pub(super) type MayFly = bool;
+/// Whether a task may go on without a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MayFly {
+    /// The thread that runs it waits for its device.
+    No,
+    /// A thread waits for its device soon.
+    Watched,
+    /// Its device says when it is done.
+    Alone,
+}
 
 /// What remains of a task while its device goes on.
 pub(super) struct Flight<'r> {
@@ -118,8 +126,8 @@ impl TaskRef {
 
     /// Runs it; called by the thread that has its lane's turn, once it is ready. False: it is in flight, and
     /// the lane has it.
-    pub(super) fn run(self, lane: &'static Lane) -> bool {
-        self.run_or_begin(Some(lane))
+    pub(super) fn run(self, lane: &'static Lane, short: Short) -> bool {
+        self.run_or_begin(Some((lane, short)))
     }
 
     /// Runs a task that is in no lane, once it is ready.
@@ -127,7 +135,7 @@ impl TaskRef {
         self.run_or_begin(None);
     }
 
-    fn run_or_begin(self, lane: Option<&'static Lane>) -> bool {
+    fn run_or_begin(self, lane: Option<(&'static Lane, Short)>) -> bool {
         let task = self.get();
         // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
@@ -141,13 +149,17 @@ impl TaskRef {
                 _ => Some(Outcome::Skipped(argument)),
             }
         });
-        let may_fly = lane.is_some_and(|lane| !lane.computes && blocking::devices_wait());
+        let may_fly = match lane {
+            Some((lane, _)) if !lane.computes && blocking::devices_wait() => MayFly::Alone,
+            Some((lane, Short::Begin)) if !lane.computes => MayFly::Watched,
+            _ => MayFly::No,
+        };
         let outcome = match (not_made, work) {
             (Some(outcome), _) => Some(outcome),
             (None, None) => None,
             (None, Some(work)) => match outcome_of(|| work(may_fly)) {
                 Ok(None) => None,
-                Ok(Some(flight)) => return self.fly(flight, lane),
+                Ok(Some(flight)) => return self.fly(flight, lane, may_fly),
                 Err(outcome) => Some(outcome),
             },
         };
@@ -156,7 +168,7 @@ impl TaskRef {
     }
 
     /// Leaves it to its device.
-    fn fly(self, flight: Flight<'static>, lane: Option<&'static Lane>) -> bool {
+    fn fly(self, flight: Flight<'static>, lane: Option<(&'static Lane, Short)>, how: MayFly) -> bool {
         unsafe extern "C" fn landed(lane: *mut c_void) {
             // SAFETY: the lane that was passed with this function, which lives for ever.
             unsafe { &*lane.cast_const().cast::<Lane>() }.landed();
@@ -164,7 +176,11 @@ impl TaskRef {
         let (device, event) = (flight.device, flight.event);
         // SAFETY: only the thread that runs it comes here; the lane hands it to the one that ends it.
         unsafe { *self.get().flight.get() = Some(flight) };
-        if let (Some(lane), Some(on_ready)) = (lane, device.api.event_on_ready) {
+        let Some((lane, _)) = lane else {
+            self.end();
+            return true;
+        };
+        if let (MayFly::Alone, Some(on_ready)) = (how, device.api.event_on_ready) {
             lane.takes_off(self);
             let context = std::ptr::from_ref(lane).cast_mut().cast();
             // SAFETY: an event of this device that is not given back before it has fired.
@@ -172,10 +188,10 @@ impl TaskRef {
                 // It will not be called: the thread that drives the lane waits.
                 lane.landed();
             }
-            return false;
+        } else {
+            lane.begun(self);
         }
-        self.end();
-        true
+        false
     }
 
     /// Ends a task with which its device is done, or waits until it is.

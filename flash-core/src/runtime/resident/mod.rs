@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
             let event = match self.list.nodes().len() {
                 // No other launch goes to the device meanwhile.
                 1 if !self.leaves => launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None),
-                _ => launch.begin(args),
+                _ => launch.begin(args, !self.leaves),
             };
             match event? {
                 Some(event) => self.pending.push((position, event)),

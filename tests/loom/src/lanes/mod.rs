@@ -205,3 +205,41 @@ fn two_callers_share_a_lane_whose_tasks_fly() {
         sync::join();
     });
 }
+
+/// A lane of a device that works by itself.
+fn lane_of_device() -> &'static Lane {
+    Box::leak(Box::new(Lane::new(false)))
+}
+
+#[test]
+fn a_caller_begins_short_tasks_of_devices_and_ends_them() {
+    check(2, || {
+        let lanes = [lane_of_device(), lane_of_device(), lane()];
+        let first = [0; 3].map(|_| TaskRef::that_flies(1, &[]));
+        lanes.iter().zip(&first).for_each(|(lane, task)| lane.push(task.clone()));
+        let last = TaskRef::that_flies(1, &first);
+        lanes[0].push(last.clone());
+        drive_until(&lanes, || last.get().is_done());
+        assert_eq!(first.map(|task| task.get().runs()), [1; 3]);
+        assert_eq!(last.get().runs(), 1);
+        sync::join();
+    });
+}
+
+#[test]
+fn callers_begin_and_end_short_tasks_of_each_other() {
+    check(1, || {
+        let lanes = [lane_of_device(), lane_of_device()];
+        let caller = move |own: usize| {
+            let task = TaskRef::that_flies(1, &[]);
+            lanes[own].push(task.clone());
+            // One that is done leaves the other's task, which it may have begun.
+            drive_until(&lanes, || task.get().is_done());
+            assert_eq!(task.get().runs(), 1);
+        };
+        let other = loom::thread::spawn(move || caller(1));
+        caller(0);
+        other.join().unwrap();
+        sync::join();
+    });
+}

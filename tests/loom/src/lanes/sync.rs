@@ -31,6 +31,10 @@ pub(super) fn call(lane: &'static Lane) -> bool {
     true
 }
 
+pub(super) fn helps(_: &'static Lane) -> bool {
+    true
+}
+
 /// Starts a thread for which [`join`] waits.
 pub(super) fn spawn(body: impl FnOnce() + 'static) {
     let thread = loom::thread::spawn(body);

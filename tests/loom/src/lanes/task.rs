@@ -1,6 +1,6 @@
 //! Tasks for the lanes, whose contents count their runs.
 
-use super::lane::Lane;
+use super::lane::{Lane, Short};
 use super::sync;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -43,7 +43,12 @@ impl TaskRef {
         &self.0
     }
 
-    pub fn run(self, lane: &'static Lane) -> bool {
+    pub fn run(self, lane: &'static Lane, short: Short) -> bool {
+        if self.0.flies && short == Short::Begin {
+            // The thread that ends it waits for its device.
+            lane.begun(self);
+            return false;
+        }
         if self.0.flies {
             lane.takes_off(self);
             sync::spawn(|| lane.landed());

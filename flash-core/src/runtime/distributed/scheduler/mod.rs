@@ -582,7 +582,7 @@ impl<'r> Scheduler<'r> {
             let mut runs = false;
             let work = |stop: StopFlag<'_>| {
                 runs = true;
-                work(stop, false).map(|_| ())
+                work(stop, MayFly::No).map(|_| ())
             };
             let outcome = timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
             outcome.map(|()| None).map_err(|error| match error {

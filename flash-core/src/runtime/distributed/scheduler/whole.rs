@@ -9,6 +9,7 @@ use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::part;
 use crate::runtime::distributed::placement::{self, place_of};
+use crate::runtime::distributed::task::MayFly;
 use crate::runtime::partition::Footprint;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::Node;
@@ -82,8 +83,8 @@ impl<'r> Scheduler<'r> {
             let (cut, draw) = (false, None);
             let launch =
                 DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
-            if may_fly && launch.profile.is_none() {
-                return part::fly(&launch, target, args, order.items());
+            if may_fly != MayFly::No && launch.profile.is_none() {
+                return part::fly(&launch, target, (args, order.items()), may_fly);
             }
             part::run_timed(target, order.items(), || {
                 launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
