@@ -22,6 +22,7 @@ mod hello;
 mod launch;
 mod library;
 mod lifetime;
+mod nap;
 mod ordinary;
 mod outbox;
 mod receiver;

@@ -8,6 +8,7 @@ use crate::MpiError;
 use crate::find::{self, Launched};
 use crate::library::{Lost, Mpi, Probed, Request};
 use crate::lifetime::{START, divide, is_here, within, without_its_signal};
+use crate::nap::nap;
 use std::ffi::c_int;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -245,7 +246,7 @@ fn until<T>(mut look: impl FnMut() -> Result<Option<T>, TransferError>) -> Resul
         match begin.elapsed() {
             waited if waited < SPIN => std::hint::spin_loop(),
             waited if waited < YIELD => std::thread::yield_now(),
-            waited => std::thread::sleep((waited / 16).clamp(NAPS[0], NAPS[1])),
+            waited => nap((waited / 16).clamp(NAPS[0], NAPS[1])),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::find::Launched;
 use crate::hello::Hello;
 use crate::library::Mpi;
 use crate::lifetime::{END, START, at_end, divide, end_with, within, without_its_signal};
+use crate::nap::nap;
 use crate::outbox::{Outbox, WINDOW};
 use crate::receiver::{BYE, HELLO, LAST, MORE, PING, Receiver};
 use crate::{Family, MpiError, find};
@@ -35,7 +36,7 @@ const SPIN: Duration = Duration::from_micros(20);
 /// How long it does that before it sleeps.
 const YIELD: Duration = Duration::from_micros(100);
 /// A nap at least and at most; between, it is a part of what was waited for already.
-const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
+const NAPS: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1)];
 const PART: u32 = 64;
 /// Between two looks at the processes of the others.
 const WATCH: Duration = Duration::from_millis(10);
@@ -162,7 +163,7 @@ impl MpiTransport {
             } else if until <= Instant::now() {
                 break;
             }
-            std::thread::sleep(NAPS[0]);
+            nap(NAPS[0]);
             if let Some(mut receiver) = self.try_receiver() {
                 self.fill(&mut receiver);
                 receiver.ready.clear();
@@ -414,8 +415,8 @@ impl Transport for MpiTransport {
                     // A loss that it finds makes the ticket old.
                     self.watch();
                     self.settle();
-                    let nap = (waited / PART).clamp(NAPS[0], NAPS[1]);
-                    std::thread::sleep(rest.map_or(nap, |rest| rest.min(nap)));
+                    let length = (waited / PART).clamp(NAPS[0], NAPS[1]);
+                    nap(rest.map_or(length, |rest| rest.min(length)));
                 }
             }
         }

@@ -19,10 +19,12 @@
 //! dependency, so at most one is. When the device is done, its backend's thread says so and nothing else
 //! ([`Lane::landed`]); the next thread that drives the lane ends the task.
 //!
-//! A caller that finds several lanes ready, one of them a device's, only *begins* a short task of each device
-//! before it goes to the next lane ([`Short::Begin`]): so they work at the same time. Such a task has landed at
-//! once, as far as the lane is concerned: whoever drives the lane next waits for the device and ends it. The
-//! lane was ready before and is ready after, so nobody needs to be told, and a caller may leave for good then.
+//! A caller with work for several devices that are not all processors of this process only *begins* tasks before it
+//! computes ([`Pace::Begin`]), so that all of them work at the same time. Such a task has landed at once, as far
+//! as the lane is concerned: whoever drives the lane next may wait for the device and end it. The lane was ready
+//! before and is ready after, so nobody needs to be told, and a caller may leave for good then. The caller itself
+//! ends what is over, or is over soon: a copy, say, that the next task of the device needs. It waits for the rest
+//! when it has nothing else to do ([`Pace::End`]).
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
@@ -55,6 +57,10 @@ const WORTH_WAKING: u64 = 30_000;
 /// many small tasks would cost more than the tasks.
 const TELL: u64 = 10_000;
 
+/// How often a thread goes through the lanes of devices, to end what is over soon and begin what waits for that,
+/// before it computes.
+const ROUNDS: u32 = 4;
+
 /// A queue of one device.
 pub(crate) struct Lane {
     queue: Mutex<VecDeque<TaskRef>>,
@@ -66,6 +72,8 @@ pub(crate) struct Lane {
     called: AtomicBool,
     /// The number of callers that are away: meanwhile helpers come for whatever is ready, worth it or not.
     left: AtomicU32,
+    /// Names the device.
+    device: usize,
     /// Its tasks compute on the thread that runs them; else that thread waits for the device.
     pub computes: bool,
     /// [`GROUND`], [`FLYING`] or [`LANDED`].
@@ -81,36 +89,33 @@ const FLYING: u32 = 1;
 /// The task has to be ended: the device is done with it, or a thread is to wait for that.
 const LANDED: u32 = 2;
 
-/// What a thread that drives a device's lane does with tasks that are too short for a helper.
+/// What a thread that drives a lane does with its tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Short {
+pub(super) enum Pace {
     /// Runs them to their end, one after another.
     Run,
-    /// Begins one, and leaves the lane.
+    /// Begins one of a device, and leaves the lane; computes for a moment.
     Begin,
+    /// Waits for one that was begun, and leaves the lane.
+    End,
 }
 
-impl Short {
+impl Pace {
     /// What suits these lanes.
-    fn of(lanes: &[&'static Lane]) -> Short {
-        if lanes.iter().all(|lane| lane.computes) {
-            return Short::Run;
-        }
-        let (mut ready, mut devices) = (0, 0);
-        for lane in lanes.iter().filter(|lane| !lane.is_idle() && lane.is_ready() == Some(true)) {
-            ready += 1;
-            devices += u32::from(!lane.computes);
-            if ready > 1 && devices > 0 {
-                return Short::Begin;
-            }
-        }
-        Short::Run
+    fn of(lanes: &[&'static Lane]) -> Pace {
+        let busy = || lanes.iter().filter(|lane| !lane.is_idle());
+        let is_device = busy().any(|lane| !lane.computes);
+        let mut devices = busy().map(|lane| lane.device);
+        let first = devices.next();
+        if is_device && devices.any(|device| Some(device) != first) { Pace::Begin } else { Pace::Run }
     }
 }
 
 impl Lane {
-    pub fn new(computes: bool) -> Lane {
+    /// A lane of a device, which this number names.
+    pub fn new(device: usize, computes: bool) -> Lane {
         Lane {
+            device,
             queue: Mutex::new(VecDeque::new()),
             turn: AtomicU64::new(0),
             expected: AtomicU64::new(0),
@@ -166,12 +171,13 @@ impl Lane {
     }
 
     /// Takes out the task that has to be ended. Only for the thread that has the turn.
-    fn take_landed(&self) -> Option<TaskRef> {
+    fn take_landed(&self, pace: Pace) -> Option<TaskRef> {
         if self.flight.load(Acquire) != LANDED {
             return None;
         }
+        let task = self.flown().take_if(|task| pace != Pace::Begin || task.get().is_over_soon(WORTH_WAKING))?;
         self.flight.store(GROUND, Relaxed);
-        self.flown().take()
+        Some(task)
     }
 
     /// Puts a task behind those of its priority and above; calls a helper if what waits is worth it.
@@ -215,7 +221,7 @@ impl Lane {
         // another thread has the turn, and the knock came after.
         let head = loop {
             let ready = self.is_ready() == Some(true);
-            let any = self.drive(Short::Run);
+            let any = self.drive(Pace::Run);
             match self.is_ready() {
                 Some(true) if any || !ready => {}
                 head => break head,
@@ -242,7 +248,7 @@ impl Lane {
     /// Runs what is ready, if no thread is at it, and knocks otherwise: a helper may not come, and the thread
     /// that has the turn may be about to leave. True if that was anything.
     pub fn drive_ready(&'static self) -> bool {
-        self.is_ready() == Some(true) && self.drive(Short::Run)
+        self.is_ready() == Some(true) && self.drive(Pace::Run)
     }
 
     /// Whether a thread can go on with it; `None`: there is nothing in it.
@@ -253,8 +259,8 @@ impl Lane {
         }
     }
 
-    /// Runs tasks while the head is ready, or until one is begun. True if there was any.
-    pub(super) fn drive(&'static self, short: Short) -> bool {
+    /// Runs tasks while the head is ready and the pace lets it. True if there was any.
+    pub(super) fn drive(&'static self, pace: Pace) -> bool {
         // Release and Acquire: the thread that has the turn sees, after the knock, the changes before it.
         if self.turn.fetch_add(1, AcqRel) != 0 {
             return false;
@@ -264,8 +270,9 @@ impl Lane {
             // Nanoseconds since others were notified, and one more if a task is done.
             let mut untold = 0;
             loop {
-                let (task, has_landed) = match self.take_landed() {
+                let (task, has_landed) = match self.take_landed(pace) {
                     Some(task) => (task, true),
+                    None if pace == Pace::End => break,
                     None => match self.next() {
                         Some(task) => (task, false),
                         None => break,
@@ -280,15 +287,18 @@ impl Lane {
                 }
                 if has_landed {
                     task.end();
-                } else if !task.run(self, short) {
-                    if short == Short::Begin {
+                } else if !task.run(self, pace) {
+                    // It is in flight.
+                    if pace == Pace::Begin {
                         break;
                     }
-                    // It is in flight.
                     continue;
                 }
                 self.expected.fetch_sub(expected, Relaxed);
                 untold += expected + 1;
+                if pace == Pace::End || pace == Pace::Begin && self.computes && untold > TELL {
+                    break;
+                }
             }
             if untold > 0 {
                 changed().notify();
@@ -314,6 +324,11 @@ pub(super) fn drive_until(lanes: &[&'static Lane], done: impl FnMut() -> bool) {
     drive_until_or(lanes, done, || false);
 }
 
+/// Drives those lanes that compute, or those that do not. True if anything was run.
+fn drive_all(lanes: &[&'static Lane], computes: bool, pace: Pace) -> bool {
+    lanes.iter().filter(|lane| lane.computes == computes).fold(false, |any, lane| lane.drive(pace) || any)
+}
+
 /// Drives lanes until `done` says so; before it sleeps, `else_run` may run something else, and says whether
 /// it has.
 pub(super) fn drive_until_or(
@@ -324,17 +339,21 @@ pub(super) fn drive_until_or(
     let mut idle_rounds = 0u32;
     loop {
         let seen = changed().epoch();
-        let (short, mut any) = (Short::of(lanes), false);
+        let (pace, mut any) = (Pace::of(lanes), false);
         // Devices work while this thread computes.
-        for computes in [false, true] {
-            for lane in lanes.iter().filter(|lane| lane.computes == computes) {
-                any |= lane.drive(short);
+        let rounds = if pace == Pace::Begin { ROUNDS } else { 1 };
+        for _ in 0..rounds {
+            let more = drive_all(lanes, false, pace);
+            any |= more;
+            if !more {
+                break;
             }
         }
+        any |= drive_all(lanes, true, pace);
         if done() {
             return;
         }
-        if any {
+        if any || pace == Pace::Begin && lanes.iter().any(|lane| lane.drive(Pace::End)) {
             idle_rounds = 0;
             continue;
         }

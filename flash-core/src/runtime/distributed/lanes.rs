@@ -18,7 +18,8 @@ impl Lanes {
         let make = || {
             let info = device.info();
             let computes = info.class == Class::Cpu && info.synchronous;
-            let lanes = Lanes { kernels: Lane::new(computes), copies: Lane::new(computes) };
+            let lane = || Lane::new(std::ptr::from_ref(device).addr(), computes);
+            let lanes = Lanes { kernels: lane(), copies: lane() };
             Some(&*Box::leak(Box::new(lanes)))
         };
         device.lanes.get(make).unwrap_or_else(|| unreachable!("every device has lanes"))

@@ -11,9 +11,10 @@
 //! its lifetime taken off. So the scheduler drains its lanes before anything of the run is dropped, also
 //! after a panic, and `Tasks` asserts that all are done.
 
-use super::lane::{Lane, Short};
+use super::lane::{Lane, Pace};
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::Error;
+use crate::runtime::device_launch;
 use crate::workers::blocking;
 use flash_backend::caught;
 use flash_types::Code;
@@ -23,6 +24,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::time::Instant;
 
 /// The work of a task. If it may, it leaves the rest to its device.
 pub(super) type Work<'r> = Box<dyn FnOnce(MayFly) -> Result<Option<Flight<'r>>, Outcome> + 'r>;
@@ -126,8 +128,8 @@ impl TaskRef {
 
     /// Runs it; called by the thread that has its lane's turn, once it is ready. False: it is in flight, and
     /// the lane has it.
-    pub(super) fn run(self, lane: &'static Lane, short: Short) -> bool {
-        self.run_or_begin(Some((lane, short)))
+    pub(super) fn run(self, lane: &'static Lane, pace: Pace) -> bool {
+        self.run_or_begin(Some((lane, pace)))
     }
 
     /// Runs a task that is in no lane, once it is ready.
@@ -135,7 +137,7 @@ impl TaskRef {
         self.run_or_begin(None);
     }
 
-    fn run_or_begin(self, lane: Option<(&'static Lane, Short)>) -> bool {
+    fn run_or_begin(self, lane: Option<(&'static Lane, Pace)>) -> bool {
         let task = self.get();
         // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
@@ -151,7 +153,7 @@ impl TaskRef {
         });
         let may_fly = match lane {
             Some((lane, _)) if !lane.computes && blocking::devices_wait() => MayFly::Alone,
-            Some((lane, Short::Begin)) if !lane.computes => MayFly::Watched,
+            Some((lane, Pace::Begin)) if !lane.computes => MayFly::Watched,
             _ => MayFly::No,
         };
         let outcome = match (not_made, work) {
@@ -168,7 +170,7 @@ impl TaskRef {
     }
 
     /// Leaves it to its device.
-    fn fly(self, flight: Flight<'static>, lane: Option<(&'static Lane, Short)>, how: MayFly) -> bool {
+    fn fly(self, flight: Flight<'static>, lane: Option<(&'static Lane, Pace)>, how: MayFly) -> bool {
         unsafe extern "C" fn landed(lane: *mut c_void) {
             // SAFETY: the lane that was passed with this function, which lives for ever.
             unsafe { &*lane.cast_const().cast::<Lane>() }.landed();
@@ -226,6 +228,24 @@ fn outcome_of<R>(work: impl FnOnce() -> Result<R, Outcome>) -> Result<R, Outcome
 impl Task {
     pub fn is_done(&self) -> bool {
         self.state.load(Acquire) != WAITING
+    }
+
+    /// For a task that its device has: whether that is done with it. A device that is to be done soon is
+    /// waited for, if a task that is expected to take less than `short` nanoseconds is not done.
+    pub fn is_over_soon(&self, short: u64) -> bool {
+        // SAFETY: asked by the thread that has its lane's turn, and the lane has the task.
+        let Some(flight) = (unsafe { &*self.flight.get() }) else { return true };
+        let start = Instant::now();
+        loop {
+            // SAFETY: the event of that device, which is given back when the flight ends.
+            if unsafe { device_launch::has_fired(flight.device, flight.event) } {
+                return true;
+            }
+            if self.expected >= short || start.elapsed().as_nanos() as u64 > 2 * self.expected {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     /// Done, and failed.

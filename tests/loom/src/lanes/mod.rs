@@ -15,7 +15,7 @@ const LONG: u64 = 1 << 20;
 
 fn lane() -> &'static Lane {
     // Lanes live for ever; those of a model are leaked.
-    let lane: &'static Lane = Box::leak(Box::new(Lane::new(true)));
+    let lane: &'static Lane = Box::leak(Box::new(Lane::new(0, true)));
     assert!(lane.computes);
     lane
 }
@@ -207,14 +207,14 @@ fn two_callers_share_a_lane_whose_tasks_fly() {
 }
 
 /// A lane of a device that works by itself.
-fn lane_of_device() -> &'static Lane {
-    Box::leak(Box::new(Lane::new(false)))
+fn lane_of_device(device: usize) -> &'static Lane {
+    Box::leak(Box::new(Lane::new(device, false)))
 }
 
 #[test]
 fn a_caller_begins_short_tasks_of_devices_and_ends_them() {
     check(2, || {
-        let lanes = [lane_of_device(), lane_of_device(), lane()];
+        let lanes = [lane_of_device(1), lane_of_device(2), lane()];
         let first = [0; 3].map(|_| TaskRef::that_flies(1, &[]));
         lanes.iter().zip(&first).for_each(|(lane, task)| lane.push(task.clone()));
         let last = TaskRef::that_flies(1, &first);
@@ -229,7 +229,7 @@ fn a_caller_begins_short_tasks_of_devices_and_ends_them() {
 #[test]
 fn callers_begin_and_end_short_tasks_of_each_other() {
     check(1, || {
-        let lanes = [lane_of_device(), lane_of_device()];
+        let lanes = [1, 2].map(lane_of_device);
         let caller = move |own: usize| {
             let task = TaskRef::that_flies(1, &[]);
             lanes[own].push(task.clone());

@@ -1,6 +1,6 @@
 //! Tasks for the lanes, whose contents count their runs.
 
-use super::lane::{Lane, Short};
+use super::lane::{Lane, Pace};
 use super::sync;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -43,8 +43,8 @@ impl TaskRef {
         &self.0
     }
 
-    pub fn run(self, lane: &'static Lane, short: Short) -> bool {
-        if self.0.flies && short == Short::Begin {
+    pub fn run(self, lane: &'static Lane, pace: Pace) -> bool {
+        if self.0.flies && pace == Pace::Begin {
             // The thread that ends it waits for its device.
             lane.begun(self);
             return false;
@@ -70,6 +70,11 @@ impl TaskRef {
 impl Task {
     pub fn is_ready(&self) -> bool {
         self.waits.iter().all(|before| before.get().is_done())
+    }
+
+    /// Its device is done with a task that is to be over at once.
+    pub fn is_over_soon(&self, short: u64) -> bool {
+        self.expected < short
     }
 
     pub fn is_done(&self) -> bool {
