@@ -87,8 +87,10 @@ impl Child {
         let ((lines, line_end), (output, output_end)) = (Source::pair()?, Source::pair()?);
         let mut command = Command::new(&program);
         command.args(arguments).stdin(line_end).stdout(output_end.try_clone()?).stderr(output_end);
-        // It is no process of the world that this one may be in.
-        command.env_remove(flash_net::WORLD_VARIABLE);
+        // It is no process of the world, or of the job of MPI, that this one may be in.
+        for variable in [flash_net::WORLD_VARIABLE].iter().chain(&flash_net_mpi::RANK_VARIABLES) {
+            command.env_remove(variable);
+        }
         let process = command.spawn().with_context(|| format!("cannot start {} again", program.display()))?;
         Ok(Child { process, lines, output, waits: false })
     }

@@ -1,7 +1,10 @@
-//! What each process of `flash run` has to say, brought together at the first one.
+//! What each process of `flash run`, or of a job of MPI, has to say, brought together at the first one.
 
 use anyhow::{Context, Result, bail, ensure};
+use flash_backend::settings;
 use flash_net::{NetError, Peer, Progress, SharedTransport, Transport, World};
+use flash_net_mpi::{MpiTransport, launched};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long the others have to say it.
@@ -13,18 +16,20 @@ const MOST: usize = 64 << 20;
 const MORE: u8 = 0;
 const LAST: u8 = 1;
 
-/// Joins the processes of `flash run`, if this is one of them.
-pub fn join() -> Result<Option<SharedTransport>> {
-    match World::from_environment()? {
-        None => Ok(None),
-        Some((world, me)) => {
-            Ok(Some(SharedTransport::join(&world, me).context("joining the processes of `flash run`")?))
-        }
+/// Joins the processes of `flash run` or of a launcher of MPI, if this is one of them.
+pub fn join() -> Result<Option<Box<dyn Transport>>> {
+    if let Some((world, me)) = World::from_environment()? {
+        let joined = SharedTransport::join(&world, me).context("joining the processes of `flash run`")?;
+        return Ok(Some(Box::new(joined)));
     }
+    let Some(launched) = launched() else { return Ok(None) };
+    let library = settings::process_text("rank.mpi_lib");
+    let joined = MpiTransport::join(&launched, library.as_deref().map(Path::new));
+    Ok(Some(Box::new(joined.context("joining the processes of the launcher of MPI")?)))
 }
 
 /// Sends a text to the first process, where those of the others come back: by their numbers.
-pub fn gather(transport: &impl Transport, text: &str) -> Result<Option<Vec<(Peer, String)>>> {
+pub fn gather(transport: &dyn Transport, text: &str) -> Result<Option<Vec<(Peer, String)>>> {
     let until = Instant::now() + LIMIT;
     match transport.me() {
         Peer(0) => receive(transport, until).map(Some),
@@ -33,7 +38,7 @@ pub fn gather(transport: &impl Transport, text: &str) -> Result<Option<Vec<(Peer
 }
 
 /// Sends it in pieces, and waits until all were taken.
-fn send(transport: &impl Transport, text: &str, until: Instant) -> Result<()> {
+fn send(transport: &dyn Transport, text: &str, until: Instant) -> Result<()> {
     let first = Peer(0);
     let mut pieces = text.as_bytes().chunks(transport.longest() - 1).peekable();
     while let Some(piece) = pieces.next() {
@@ -50,7 +55,7 @@ fn send(transport: &impl Transport, text: &str, until: Instant) -> Result<()> {
     Ok(())
 }
 
-fn receive(transport: &impl Transport, until: Instant) -> Result<Vec<(Peer, String)>> {
+fn receive(transport: &dyn Transport, until: Instant) -> Result<Vec<(Peer, String)>> {
     let mut texts = vec![(Vec::new(), false); transport.peers()];
     texts[0].1 = true;
     loop {

@@ -6,7 +6,6 @@ use crate::look::look;
 use crate::ranks;
 use anyhow::Context;
 use flash_core::devices::DeviceReport;
-use flash_net::Transport;
 use flash_topology::{Described, Device, Process, Topology};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,7 +46,7 @@ pub fn run(question: &Question) -> anyhow::Result<(String, bool)> {
             // As the program's runtime keys name them.
             host.devices.iter_mut().for_each(|device| device.id = format!("RANK:{}/{}", me.0, device.id));
         }
-        let Some(others) = ranks::gather(&transport, &topology.to_json())? else {
+        let Some(others) = ranks::gather(&*transport, &topology.to_json())? else {
             // The first rank says what there is.
             return Ok((String::new(), true));
         };

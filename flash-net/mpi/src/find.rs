@@ -38,6 +38,10 @@ const BY_VARIABLES: [(Family, [&str; 4]); 2] = [
     (Family::Mpich, ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"]),
 ];
 
+/// The variables without which a process is none of a launcher's job: to be taken from the environment of a
+/// process that such a process starts.
+pub const RANK_VARIABLES: [&str; 2] = [BY_VARIABLES[0].1[0], BY_VARIABLES[1].1[0]];
+
 fn launched_by(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launched> {
     let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
     BY_VARIABLES.iter().find_map(|(family, [rank, size, local_rank, local_size])| {

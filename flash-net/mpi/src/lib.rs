@@ -28,7 +28,7 @@ mod outbox;
 mod receiver;
 mod transport;
 
-pub use find::{Launched, launched, library};
+pub use find::{Launched, RANK_VARIABLES, launched, library};
 pub use launch::{Host, Hosts, Launcher, Start};
 pub use library::{Family, MPICH_HANDLES, Mpi, Numbers, STANDARD_HANDLES};
 pub use ordinary::{Arrival, Ranks, Transfer, TransferError, is_equal};

@@ -3,7 +3,7 @@
 //! `cargo xtask test` installs the libraries, and names their folder in `FLASH_TEST_MPI`. One that is missing
 //! is a skip.
 
-use crate::ranks::{LONG, copies_from_device_to_device, has_computed, within};
+use crate::ranks::{LONG, copies_from_device_to_device, has_computed, has_topology_of_three, within};
 use flash_net::{How, NetError, Peer, Progress, Transport};
 use flash_net_mpi::{Family, MPICH_HANDLES, MpiTransport, STANDARD_HANDLES, launched};
 use flash_tests::plugins::{self, Language, built, text_of};
@@ -320,6 +320,14 @@ fn agents_of_mpi_copy_from_each_other() {
         let output = output(command);
         let text = text_of(&output);
         assert!(output.status.success() && text.contains("1 passed"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_topology_of_processes_of_mpi_has_the_devices_and_processors_of_all() {
+    for name in ["open-mpi-4", "mpich-4"] {
+        let Some(folder) = installed("a_topology_of_processes_of_mpi", name) else { continue };
+        has_topology_of_three(|arguments| output(job(&folder, 3, &built().flash, arguments)));
     }
 }
 

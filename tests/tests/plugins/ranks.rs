@@ -86,9 +86,14 @@ fn a_program_has_the_same_bits_on_any_ranks() {
 
 #[test]
 fn a_topology_of_ranks_has_the_devices_and_processors_of_all() {
+    has_topology_of_three(|arguments| run("3", &built().flash, arguments));
+}
+
+/// `flash topology` in three processes, which are started with these arguments, is one topology.
+pub fn has_topology_of_three(run: impl FnOnce(&[&str]) -> Output) {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("ranks.svg").display().to_string();
-    let output = run("3", &built().flash, &["topology", "--json", "--svg", &picture]);
+    let output = run(&["topology", "--json", "--svg", &picture]);
     let text = text_of(&output);
     assert!(output.status.success() && !text.contains("ended before"), "{text}");
     // One process writes, and what it writes is one topology.

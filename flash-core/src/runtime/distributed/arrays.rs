@@ -682,7 +682,8 @@ pub(super) fn end_copy<'w>(
     then: impl FnOnce() + 'w,
 ) -> Result<Option<Flight<'w>>, Error> {
     if may_fly != MayFly::No
-        && let Some((device, event)) = copy.as_ref().and_then(CopyInFlight::event) {
+        && let Some((device, event)) = copy.as_ref().and_then(CopyInFlight::event)
+    {
         let end = move || {
             copy.map_or(Ok(()), CopyInFlight::wait)?;
             then();

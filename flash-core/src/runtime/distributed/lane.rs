@@ -175,7 +175,8 @@ impl Lane {
         if self.flight.load(Acquire) != LANDED {
             return None;
         }
-        let task = self.flown().take_if(|task| pace != Pace::Begin || task.get().is_over_soon(WORTH_WAKING))?;
+        let task =
+            self.flown().take_if(|task| pace != Pace::Begin || task.get().is_over_soon(WORTH_WAKING))?;
         self.flight.store(GROUND, Relaxed);
         Some(task)
     }
