@@ -176,8 +176,9 @@
 // that is not the host's processors pays no attention to it. Since minor version 9.
 #define FLASH_SUBMIT_ON_CALLER 8
 
-// flash_submission.flags: a thread of the host calls `event_wait` for the event before long, and no callback is
-// asked for. A backend whose events take work of a thread may leave that work to it. Since minor version 11.
+// flash_submission.flags: a thread of the host calls `event_wait` for the event before long, and no callback
+// is asked for. A backend whose events take work of a thread may leave that work to it. Since minor version
+// 11.
 #define FLASH_SUBMIT_WAITED 16
 
 // A device of a backend. Opaque, lives for ever.

@@ -112,6 +112,15 @@ impl DeviceHandle {
         &self.id
     }
 
+    /// Whether one of its completion events has fired, if its backend says so.
+    ///
+    /// # Safety
+    /// The event is of this device, and was not given back.
+    pub(crate) unsafe fn has_fired(&self, event: *mut abi::Event) -> bool {
+        // SAFETY: the caller vouches.
+        self.api.event_ready.is_some_and(|ready| unsafe { ready(event) } != 0)
+    }
+
     /// What it is.
     pub fn info(&self) -> &DeviceInfo {
         &self.info

@@ -248,15 +248,6 @@ enum Signal<'e> {
     Waited(&'e mut *mut abi::Event),
 }
 
-/// Whether a completion event has fired, if its backend says so.
-///
-/// # Safety
-/// The event is of the device's backend, and was not given back.
-pub(in crate::runtime) unsafe fn has_fired(device: &DeviceHandle, event: *mut abi::Event) -> bool {
-    // SAFETY: the caller vouches.
-    device.api.event_ready.is_some_and(|ready| unsafe { ready(event) } != 0)
-}
-
 /// Waits for a completion event and gives it back. Its time is asked for only where `nanoseconds` is given.
 ///
 /// # Safety

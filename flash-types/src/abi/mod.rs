@@ -628,8 +628,9 @@ pub const SUBMIT_PART: u32 = 4;
 /// that is not the host's processors pays no attention to it. Since minor version 9.
 pub const SUBMIT_ON_CALLER: u32 = 8;
 
-/// [`Submission::flags`]: a thread of the host calls `event_wait` for the event before long, and no callback is
-/// asked for. A backend whose events take work of a thread may leave that work to it. Since minor version 11.
+/// [`Submission::flags`]: a thread of the host calls `event_wait` for the event before long, and no callback
+/// is asked for. A backend whose events take work of a thread may leave that work to it. Since minor version
+/// 11.
 pub const SUBMIT_WAITED: u32 = 16;
 
 /// One launch on one device.

@@ -406,8 +406,8 @@ impl Controller {
         }
     }
 
-    /// Leaves the answer of a request to the thread that takes those, if it `is_left`: else it was over before,
-    /// or was left already.
+    /// Leaves the answer of a request to the thread that takes those, if it `is_left`: else it was over
+    /// before, or was left already.
     fn leave(&self, is_left: impl FnOnce() -> bool) {
         let before = self.unawaited.fetch_add(1, SeqCst);
         // Others may have counted on this one to wake the thread meanwhile.

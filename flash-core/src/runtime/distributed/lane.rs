@@ -19,12 +19,12 @@
 //! dependency, so at most one is. When the device is done, its backend's thread says so and nothing else
 //! ([`Lane::landed`]); the next thread that drives the lane ends the task.
 //!
-//! A caller with work for several devices that are not all processors of this process only *begins* tasks before it
-//! computes ([`Pace::Begin`]), so that all of them work at the same time. Such a task has landed at once, as far
-//! as the lane is concerned: whoever drives the lane next may wait for the device and end it. The lane was ready
-//! before and is ready after, so nobody needs to be told, and a caller may leave for good then. The caller itself
-//! ends what is over, or is over soon: a copy, say, that the next task of the device needs. It waits for the rest
-//! when it has nothing else to do ([`Pace::End`]).
+//! A caller with work for several devices, which are not all processors of this process, *begins* tasks
+//! before it computes ([`Pace::Begin`]), so that all of them work at the same time. Such a task has landed at
+//! once, as far as the lane is concerned: whoever drives the lane next may wait for the device and end it. The
+//! lane was ready before and is ready after, so nothing needs to be told, and a caller may leave for good then.
+//! The caller itself ends what is over, or is over soon: a copy, say, that the next task of the device needs.
+//! It waits for the rest when it has nothing else to do ([`Pace::End`]).
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
@@ -57,8 +57,8 @@ const WORTH_WAKING: u64 = 30_000;
 /// many small tasks would cost more than the tasks.
 const TELL: u64 = 10_000;
 
-/// How often a thread goes through the lanes of devices, to end what is over soon and begin what waits for that,
-/// before it computes.
+/// How often a thread goes through the lanes of devices before it computes: to end what is over soon, and to
+/// begin what waits for that.
 const ROUNDS: u32 = 4;
 
 /// A queue of one device.
@@ -327,7 +327,8 @@ pub(super) fn drive_until(lanes: &[&'static Lane], done: impl FnMut() -> bool) {
 
 /// Drives those lanes that compute, or those that do not. True if anything was run.
 fn drive_all(lanes: &[&'static Lane], computes: bool, pace: Pace) -> bool {
-    lanes.iter().filter(|lane| lane.computes == computes).fold(false, |any, lane| lane.drive(pace) || any)
+    let these = lanes.iter().filter(|lane| lane.computes == computes);
+    these.filter(|lane| lane.drive(pace)).count() > 0
 }
 
 /// Drives lanes until `done` says so; before it sleeps, `else_run` may run something else, and says whether

@@ -199,7 +199,7 @@ pub(super) fn fly<'r>(
     let end = move || {
         // The thread may have been elsewhere since the device was done.
         // SAFETY: an event of the target's backend, given back below.
-        let is_late = how == MayFly::Watched && unsafe { device_launch::has_fired(target.device, event) };
+        let is_late = how == MayFly::Watched && unsafe { target.device.has_fired(event) };
         let mut nanoseconds = 0;
         // SAFETY: as above, once.
         unsafe { device_launch::complete(target.device, event, Some(&mut nanoseconds))? };

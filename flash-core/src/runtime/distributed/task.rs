@@ -14,7 +14,6 @@
 use super::lane::{Lane, Pace};
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::Error;
-use crate::runtime::device_launch;
 use crate::workers::blocking;
 use flash_backend::caught;
 use flash_types::Code;
@@ -238,7 +237,7 @@ impl Task {
         let start = Instant::now();
         loop {
             // SAFETY: the event of that device, which is given back when the flight ends.
-            if unsafe { device_launch::has_fired(flight.device, flight.event) } {
+            if unsafe { flight.device.has_fired(flight.event) } {
                 return true;
             }
             if self.expected >= short || start.elapsed().as_nanos() as u64 > 2 * self.expected {
