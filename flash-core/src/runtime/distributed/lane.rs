@@ -20,11 +20,11 @@
 //! ([`Lane::landed`]); the next thread that drives the lane ends the task.
 //!
 //! A caller with work for several devices, which are not all processors of this process, *begins* tasks
-//! before it computes ([`Pace::Begin`]), so that all of them work at the same time. Such a task has landed at
-//! once, as far as the lane is concerned: whoever drives the lane next may wait for the device and end it. The
-//! lane was ready before and is ready after, so nothing needs to be told, and a caller may leave for good then.
-//! The caller itself ends what is over, or is over soon: a copy, say, that the next task of the device needs.
-//! It waits for the rest when it has nothing else to do ([`Pace::End`]).
+//! before it computes ([`Pace::Begin`]), so that all of them work at the same time. Such a task has landed
+//! at once, as far as the lane is concerned: whoever drives the lane next may wait for the device and end
+//! it. The lane was ready before and is ready after, so nothing needs to be told, and a caller may leave for
+//! good then. The caller itself ends what is over, or is over soon: a copy, say, that the next task of the
+//! device needs. It waits for the rest when it has nothing else to do ([`Pace::End`]).
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
