@@ -158,6 +158,17 @@ impl<T: Transport> Detector<T> {
     }
 }
 
+impl<T: Transport> Detector<T> {
+    /// The end of a wait, after which it looks again.
+    fn until_next(&self, until: Option<Instant>) -> Option<Instant> {
+        if self.lost.len() == 1 {
+            return until;
+        }
+        let next = Instant::now() + self.interval / 4;
+        Some(until.map_or(next, |until| until.min(next)))
+    }
+}
+
 impl<T: Transport> Transport for Detector<T> {
     fn me(&self) -> Peer {
         self.transport.me()
@@ -201,11 +212,11 @@ impl<T: Transport> Transport for Detector<T> {
     }
 
     fn wait(&self, ticket: Ticket, until: Option<Instant>) {
-        if self.lost.len() == 1 {
-            return self.transport.wait(ticket, until);
-        }
-        let next = Instant::now() + self.interval / 4;
-        self.transport.wait(ticket, Some(until.map_or(next, |until| until.min(next))));
+        self.transport.wait(ticket, self.until_next(until));
+    }
+
+    fn doze(&self, ticket: Ticket, until: Option<Instant>) {
+        self.transport.doze(ticket, self.until_next(until));
     }
 
     fn wake(&self) {

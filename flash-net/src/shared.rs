@@ -323,7 +323,6 @@ impl Transport for SharedTransport {
         let spin_end = Instant::now() + if spins { SPIN } else { Duration::ZERO };
         let yield_end = spin_end + if spins { YIELD } else { Duration::ZERO };
         let looks = (64 / self.peers()).max(1);
-        let mut now;
         loop {
             for _ in 0..looks {
                 if is_due() {
@@ -331,7 +330,7 @@ impl Transport for SharedTransport {
                 }
                 std::hint::spin_loop();
             }
-            now = Instant::now();
+            let now = Instant::now();
             if now >= yield_end {
                 break;
             }
@@ -339,14 +338,17 @@ impl Transport for SharedTransport {
                 std::thread::yield_now();
             }
         }
-        while until.is_none_or(|until| now < until) {
+        self.doze(ticket, until);
+    }
+
+    fn doze(&self, ticket: Ticket, until: Option<Instant>) {
+        let is_due = || self.waiters.is_due(self.bell(), ticket, || self.has_frames());
+        let mut now = Instant::now();
+        while !is_due() && until.is_none_or(|until| now < until) {
             // A loss that it finds makes the ticket old.
             self.watch();
             let rest = until.map_or(SLEEP, |until| (until - now).min(SLEEP));
             self.waiters.sleep(self.bell(), ticket, Some(rest), || self.has_frames());
-            if is_due() {
-                return;
-            }
             now = Instant::now();
         }
     }

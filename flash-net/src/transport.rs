@@ -114,6 +114,13 @@ pub trait Transport: Send + Sync + 'static {
     /// joined or was lost; or `until`. May return early.
     fn wait(&self, ticket: Ticket, until: Option<Instant>);
 
+    /// As [`Transport::wait`], for a thread beside one that computes: it sleeps at once. A processor that it
+    /// shared with that thread would come back to it when the other has used its time, which may be
+    /// milliseconds, and comes back from a sleep as soon as it is woken.
+    fn doze(&self, ticket: Ticket, until: Option<Instant>) {
+        self.wait(ticket, until);
+    }
+
     /// Ends the waits of all threads of this process.
     fn wake(&self);
 
@@ -198,6 +205,10 @@ macro_rules! forwarded {
 
             fn wait(&self, ticket: Ticket, until: Option<Instant>) {
                 (**self).wait(ticket, until);
+            }
+
+            fn doze(&self, ticket: Ticket, until: Option<Instant>) {
+                (**self).doze(ticket, until);
             }
 
             fn wake(&self) {

@@ -6,8 +6,8 @@
 //! stays in MPI.
 //!
 //! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of
-//! up to a millisecond. MPI has nothing to sleep on. On a machine with other work, a nap ends sooner than an
-//! offer.
+//! up to a millisecond. MPI has nothing to sleep on. Beside a thread that computes it naps at once: a processor
+//! that was offered to that comes back when it has used its time, which may be 4 ms.
 
 use crate::find::Launched;
 use crate::hello::Hello;
@@ -292,6 +292,35 @@ impl MpiTransport {
         self.has_pending.load(Relaxed)
     }
 
+    /// Waits: only looks for a time, offers its processor for a time, and naps then.
+    fn wait_looking(&self, ticket: Ticket, until: Option<Instant>, [looks, offers]: [Duration; 2]) {
+        if self.is_due(ticket) {
+            return;
+        }
+        let start = Instant::now();
+        loop {
+            if self.is_due(ticket) {
+                return;
+            }
+            let now = Instant::now();
+            let rest = until.map(|until| until.saturating_duration_since(now));
+            if rest.is_some_and(|rest| rest.is_zero()) {
+                return;
+            }
+            match now - start {
+                waited if waited < looks => std::hint::spin_loop(),
+                waited if waited < looks + offers => std::thread::yield_now(),
+                waited => {
+                    // A loss that it finds makes the ticket old.
+                    self.watch();
+                    self.settle();
+                    let length = (waited / PART).clamp(NAPS[0], NAPS[1]);
+                    nap(rest.map_or(length, |rest| rest.min(length)));
+                }
+            }
+        }
+    }
+
     /// Whether there is something to do for a thread with this ticket.
     fn is_due(&self, ticket: Ticket) -> bool {
         if self.ticket() != ticket {
@@ -394,32 +423,12 @@ impl Transport for MpiTransport {
     }
 
     fn wait(&self, ticket: Ticket, until: Option<Instant>) {
-        if self.is_due(ticket) {
-            return;
-        }
-        let start = Instant::now();
         let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
-        loop {
-            if self.is_due(ticket) {
-                return;
-            }
-            let now = Instant::now();
-            let rest = until.map(|until| until.saturating_duration_since(now));
-            if rest.is_some_and(|rest| rest.is_zero()) {
-                return;
-            }
-            match now - start {
-                waited if waited < spin => std::hint::spin_loop(),
-                waited if waited < spin + YIELD => std::thread::yield_now(),
-                waited => {
-                    // A loss that it finds makes the ticket old.
-                    self.watch();
-                    self.settle();
-                    let length = (waited / PART).clamp(NAPS[0], NAPS[1]);
-                    nap(rest.map_or(length, |rest| rest.min(length)));
-                }
-            }
-        }
+        self.wait_looking(ticket, until, [spin, YIELD]);
+    }
+
+    fn doze(&self, ticket: Ticket, until: Option<Instant>) {
+        self.wait_looking(ticket, until, [Duration::ZERO; 2]);
     }
 
     fn wake(&self) {

@@ -2,6 +2,7 @@
 
 mod asynchronous;
 mod asynchronous_order;
+mod at_once;
 mod by_name;
 mod check_writes;
 mod closures;

@@ -21,7 +21,7 @@ use flash_backend::abi::{
 use flash_backend::host_allocation::HostAllocation;
 use flash_backend::host_memory::copy_addresses;
 use flash_backend::offload::Worker;
-use flash_backend::{Code, DeviceInfo, Failure, caught, cpu_has, has_library};
+use flash_backend::{Class, Code, DeviceInfo, Failure, caught, cpu_has, has_library};
 use flash_net::SharedMemory;
 use std::alloc::Layout;
 use std::any::Any;
@@ -237,6 +237,11 @@ impl LocalDevice {
             let _ = caught(job);
             jobs.fetch_sub(1, AcqRel);
         }));
+    }
+
+    /// True if threads of this process compute for it.
+    pub fn computes(&self) -> bool {
+        self.info.class == Class::Cpu && !self.is_idle()
     }
 
     /// True if its thread has nothing to do.

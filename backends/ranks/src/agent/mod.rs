@@ -153,7 +153,10 @@ impl Agent {
                     return;
                 }
                 let until = REPORT.get().and_then(|report| self.tell(*report, &mut told));
-                self.transport.wait(ticket, until);
+                match self.devices.iter().any(LocalDevice::computes) {
+                    true => self.transport.doze(ticket, until),
+                    false => self.transport.wait(ticket, until),
+                }
             }
         }
     }

@@ -24,7 +24,8 @@
 //! at once, as far as the lane is concerned: whoever drives the lane next may wait for the device and end
 //! it. The lane was ready before and is ready after, so nothing needs to be told, and a caller may leave for
 //! good then. The caller itself ends what is over, or is over soon: a copy, say, that the next task of the
-//! device needs. It waits for the rest when it has nothing else to do ([`Pace::End`]).
+//! device needs. The rest it leaves to helpers if it goes on to compute, and waits for if it has nothing else
+//! to do ([`Pace::End`]).
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
@@ -158,6 +159,11 @@ impl Lane {
     pub(super) fn begun(&self, task: TaskRef) {
         *self.flown() = Some(task);
         self.flight.store(LANDED, Relaxed);
+    }
+
+    /// Whether a task was begun, or has landed, and no thread sees to it.
+    fn is_begun(&self) -> bool {
+        self.flight.load(Relaxed) == LANDED && self.turn.load(Relaxed) == 0
     }
 
     /// The device is done with the task in flight.
@@ -350,6 +356,9 @@ pub(super) fn drive_until_or(
             if !more {
                 break;
             }
+        }
+        if pace == Pace::Begin && lanes.iter().any(|lane| lane.computes && lane.is_ready() == Some(true)) {
+            lanes.iter().filter(|lane| lane.is_begun()).for_each(|lane| _ = lane.call());
         }
         any |= drive_all(lanes, true, pace);
         if done() {
