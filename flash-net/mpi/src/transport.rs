@@ -6,8 +6,8 @@
 //! stays in MPI.
 //!
 //! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of
-//! up to a millisecond. MPI has nothing to sleep on. Beside a thread that computes it naps at once: a processor
-//! that was offered to that comes back when it has used its time, which may be 4 ms.
+//! up to a millisecond. MPI has nothing to sleep on. Beside a thread that computes it naps at once: a
+//! processor that was offered to that comes back when it has used its time, which may be 4 ms.
 
 use crate::find::Launched;
 use crate::hello::Hello;

@@ -9,8 +9,8 @@ use flash_tests::in_process;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Items that do nothing but say that they have run. If `meets`, the first of each device waits for that of the
-/// other, and says whether it has come.
+/// Items that do nothing but say that they have run. If `meets`, the first of each device waits for that of
+/// the other, and says whether it has come.
 #[derive(KernelDefinition)]
 #[kernel(name = "at_once.meet", dims(item))]
 struct Meet<'a> {
@@ -37,7 +37,7 @@ fn meet() -> bool {
 #[kernel]
 impl CpuItem<Meet<'_>> for Plain {
     fn item(index: Index<1>, k: MeetItem<'_>) {
-        let has = k.meets == 0 || index[0] as usize % ITEMS != 0 || meet();
+        let has = k.meets == 0 || !(index[0] as usize).is_multiple_of(ITEMS) || meet();
         k.has.set(u32::from(has));
     }
 }

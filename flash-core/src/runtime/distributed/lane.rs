@@ -29,7 +29,8 @@
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
-//! done). So the turn is given back only by a thread that has looked since the last knock.
+//! done). So the turn is given back only by a thread that has looked since the last knock, and that has then
+//! ended what was begun, and run what was ready ([`Pace::Run`]).
 //!
 //! A helper that finds a lane taken leaves it to the thread that has the turn, and that thread leaves for
 //! good when its own tasks are done and the head is not ready. The lane is then in no list. So a caller that
@@ -267,7 +268,7 @@ impl Lane {
     }
 
     /// Runs tasks while the head is ready and the pace lets it. True if there was any.
-    pub(super) fn drive(&'static self, pace: Pace) -> bool {
+    pub(super) fn drive(&'static self, mut pace: Pace) -> bool {
         // Release and Acquire: the thread that has the turn sees, after the knock, the changes before it.
         if self.turn.fetch_add(1, AcqRel) != 0 {
             return false;
@@ -312,7 +313,8 @@ impl Lane {
             }
             match self.turn.compare_exchange(knocks, 0, AcqRel, Acquire) {
                 Ok(_) => return any,
-                Err(more) => knocks = more,
+                // Another thread counts on this one to leave nothing that can be done.
+                Err(more) => (knocks, pace) = (more, Pace::Run),
             }
         }
     }

@@ -243,3 +243,21 @@ fn callers_begin_and_end_short_tasks_of_each_other() {
         sync::join();
     });
 }
+
+#[test]
+fn nor_is_a_task_left_that_a_caller_has_begun_and_does_not_wait_for() {
+    check(1, || {
+        let lanes = [1, 2].map(lane_of_device);
+        let caller = move |own: usize| {
+            // It takes too long to be waited for before other lanes were driven.
+            let task = TaskRef::that_flies(2, &[]);
+            lanes[own].push(task.clone());
+            drive_until(&lanes, || task.get().is_done());
+            assert_eq!(task.get().runs(), 1);
+        };
+        let other = loom::thread::spawn(move || caller(1));
+        caller(0);
+        other.join().unwrap();
+        sync::join();
+    });
+}
