@@ -37,7 +37,7 @@ fn meet() -> bool {
 #[kernel]
 impl CpuItem<Meet<'_>> for Plain {
     fn item(index: Index<1>, k: MeetItem<'_>) {
-        let has = k.meets == 0 || !(index[0] as usize).is_multiple_of(ITEMS) || meet();
+        let has = k.meets == 0 || !index[0].is_multiple_of(ITEMS) || meet();
         k.has.set(u32::from(has));
     }
 }
