@@ -4,11 +4,14 @@ use std::time::Duration;
 
 /// Sleeps for so long. The system may add 50 us, unless a thread says that it may not.
 pub(crate) fn nap(time: Duration) {
-    // SAFETY: these read and write a number of the calling thread, which is what it was after the call.
-    unsafe {
-        let slack = libc::prctl(libc::PR_GET_TIMERSLACK);
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
-        std::thread::sleep(time);
-        libc::prctl(libc::PR_SET_TIMERSLACK, slack.max(0));
-    }
+    // SAFETY: a number of the calling thread, without arguments.
+    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+    let set = |nanoseconds: libc::c_ulong| {
+        // SAFETY: the same number, with an argument of the type that the system reads.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds) };
+    };
+    set(1);
+    std::thread::sleep(time);
+    // 0 is the default.
+    set(slack.try_into().unwrap_or(0));
 }

@@ -99,8 +99,8 @@ impl Unawaited {
         self.outcome.get()
     }
 
-    /// Calls back when it has come, and counts it; the callback comes back if it has. False with it, or
-    /// without: it was not counted by this.
+    /// Calls back when it has come, and counts it; the callback comes back if it has come. True: this has
+    /// counted it, and nothing had before.
     pub fn on_outcome(&self, callback: Callback) -> (Option<Callback>, bool) {
         let mut then = self.then();
         if self.outcome.get().is_some() {
@@ -218,18 +218,20 @@ impl Calls {
         Settled { callbacks, lent, was_counted: is_counted }
     }
 
-    /// Where the outcome is to be found, which no thread may be waiting for. It may be there already.
-    pub fn unawaited(&self, number: Number, is_counted: bool) -> Arc<Unawaited> {
+    /// Where the outcome is to be found, which no thread may be waiting for. False: it is there already, and
+    /// nothing will be settled.
+    pub fn unawaited(&self, number: Number, is_counted: bool) -> (Arc<Unawaited>, bool) {
         let then = Mutex::new(Then { is_counted, ..Then::default() });
         let (entry, answer) = (self.entry(number), Arc::new(Unawaited { then, ..Unawaited::default() }));
         let mut inner = entry.lock();
-        if entry.state.load(Acquire) == ANSWERED {
+        let is_left = entry.state.load(Acquire) != ANSWERED;
+        if is_left {
+            inner.answer = Some(answer.clone());
+        } else {
             inner.outcome.take().into_iter().for_each(|outcome| drop(answer.come(outcome)));
             self.free(entry, inner);
-        } else {
-            inner.answer = Some(answer.clone());
         }
-        answer
+        (answer, is_left)
     }
 
     /// True if the answer has come.
@@ -318,7 +320,8 @@ mod tests {
         let all: Vec<Number> = std::iter::from_fn(|| calls.take(agent)).collect();
         let called = Arc::new(AtomicBool::new(false));
         let sees = called.clone();
-        let answer = calls.unawaited(all[0], true);
+        let (answer, is_left) = calls.unawaited(all[0], true);
+        assert!(is_left);
         assert!(matches!(answer.on_outcome(Box::new(move || sees.store(true, Relaxed))), (None, false)));
         calls.leave(all[1]);
         assert!(calls.take(agent).is_none() && answer.outcome().is_none());
@@ -335,10 +338,11 @@ mod tests {
         // One that was answered before it was known that no thread waits.
         assert!(!calls.settle(all[2], agent, Ok(Reply::Yes(false))).was_counted);
         assert!(calls.take(agent).is_none());
-        assert!(matches!(calls.unawaited(all[2], true).outcome(), Some(Ok(Reply::Yes(false)))));
+        let (answer, is_left) = calls.unawaited(all[2], true);
+        assert!(matches!(answer.outcome(), Some(Ok(Reply::Yes(false)))) && !is_left);
         assert!(calls.take(agent).is_some() && calls.take(agent).is_none());
         // One that is counted when it gets a callback, once.
-        let answer = calls.unawaited(all[3], false);
+        let (answer, _) = calls.unawaited(all[3], false);
         assert!(matches!(answer.on_outcome(Box::new(|| ())), (None, true)));
         assert!(matches!(answer.on_outcome(Box::new(|| ())), (None, false)));
         let settled = calls.settle(all[3], agent, Ok(Reply::Yes(true)));

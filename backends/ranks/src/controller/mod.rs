@@ -406,16 +406,18 @@ impl Controller {
         }
     }
 
-    /// Leaves the answer of a request to the thread that takes those, if it `is_left`: else it was over
-    /// before, or was left already.
-    fn leave(&self, is_left: impl FnOnce() -> bool) {
+    /// Leaves the answer of a request to the thread that takes those. `leave` says whether it is left to it
+    /// by this: else it was over, or was left before.
+    fn leave<R>(&self, leave: impl FnOnce() -> (R, bool)) -> R {
         let before = self.unawaited.fetch_add(1, SeqCst);
+        let (result, is_left) = leave();
         // Others may have counted on this one to wake the thread meanwhile.
-        let is_wanted = is_left() || self.unawaited.fetch_sub(1, SeqCst) > 1;
+        let is_wanted = is_left || self.unawaited.fetch_sub(1, SeqCst) > 1;
         if before == 0 && is_wanted {
             drop(self.asleep.lock().unwrap_or_else(PoisonError::into_inner));
             self.wanted.notify_one();
         }
+        result
     }
 
     /// Tells agents of launches that are to stop. True if there are others that may be.
@@ -463,9 +465,7 @@ impl Asked {
         if !stop.is_null() {
             controller.stoppable().push(Stoppable { to, number, flag: stop });
         }
-        let mut answer = None;
-        controller.leave(|| answer.insert(controller.calls.unawaited(number, true)).outcome().is_none());
-        let answer = answer.unwrap_or_else(|| unreachable!("it was just made"));
+        let answer = controller.leave(|| controller.calls.unawaited(number, true));
         if answer.outcome().is_some() {
             controller.stoppable().retain(|launch| launch.number != number);
         }
@@ -474,7 +474,7 @@ impl Asked {
 
     /// The same for a launch that is not to be stopped, and whose answer a thread of the host takes soon.
     fn waited(controller: &'static Controller, number: Number) -> Asked {
-        Asked { controller, answer: controller.calls.unawaited(number, false), source: None }
+        Asked { controller, answer: controller.calls.unawaited(number, false).0, source: None }
     }
 }
 
@@ -494,13 +494,7 @@ impl Completion for Asked {
     }
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
-        let mut came = None;
-        self.controller.leave(|| {
-            let (back, is_left) = self.answer.on_outcome(callback);
-            came = back;
-            is_left
-        });
-        if let Some(callback) = came {
+        if let Some(callback) = self.controller.leave(|| self.answer.on_outcome(callback)) {
             callback();
         }
     }
