@@ -19,13 +19,15 @@
 //! dependency, so at most one is. When the device is done, its backend's thread says so and nothing else
 //! ([`Lane::landed`]); the next thread that drives the lane ends the task.
 //!
-//! A caller with work for several devices, which are not all processors of this process, *begins* tasks
-//! before it computes ([`Pace::Begin`]), so that all of them work at the same time. Such a task has landed
-//! at once, as far as the lane is concerned: whoever drives the lane next may wait for the device and end
-//! it. The lane was ready before and is ready after, so nothing needs to be told, and a caller may leave for
-//! good then. The caller itself ends what is over, or is over soon: a copy, say, that the next task of the
-//! device needs. The rest it leaves to helpers if it goes on to compute, and waits for if it has nothing else
-//! to do ([`Pace::End`]).
+//! A task for a device that works without a thread ([`Runs::Alone`]) is begun as it is put into the lane, if
+//! it is ready. A caller with work for several devices, which are not all processors of this process,
+//! *begins* tasks before it computes ([`Pace::Begin`]), so that all of them work at the same time. What it
+//! has computed may be what they wait for, so it looks at them before each task that takes long. Such a task
+//! has landed at once, as far as the lane is concerned: whoever drives the lane next may wait for the device
+//! and end it. The lane was ready before and is ready after, so nothing needs to be told, and a caller may
+//! leave for good then. The caller itself ends what is over, or is over soon: a copy, say, that the next task
+//! of the device needs. The rest it leaves to helpers if it goes on to compute and a device could go on
+//! meanwhile, and waits for if it has nothing else to do ([`Pace::End`]).
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
@@ -76,12 +78,22 @@ pub(crate) struct Lane {
     left: AtomicU32,
     /// Names the device.
     device: usize,
-    /// Its tasks compute on the thread that runs them; else that thread waits for the device.
-    pub computes: bool,
+    pub runs: Runs,
     /// [`GROUND`], [`FLYING`] or [`LANDED`].
     flight: AtomicU32,
     /// The task in flight. Only the thread that has the turn touches it.
     flown: Mutex<Option<TaskRef>>,
+}
+
+/// How the tasks of a lane run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runs {
+    /// They compute on the thread that runs them.
+    Here,
+    /// That thread waits for the device.
+    Waited,
+    /// The device takes those that may fly, and works without a thread.
+    Alone,
 }
 
 /// No task is in flight.
@@ -98,6 +110,8 @@ pub(super) enum Pace {
     Run,
     /// Begins one of a device, and leaves the lane; computes for a moment.
     Begin,
+    /// Begins one of a device if it can, without waiting for one before it that is over soon.
+    Try,
     /// Waits for one that was begun, and leaves the lane.
     End,
 }
@@ -106,7 +120,7 @@ impl Pace {
     /// What suits these lanes.
     fn of(lanes: &[&'static Lane]) -> Pace {
         let busy = || lanes.iter().filter(|lane| !lane.is_idle());
-        let is_device = busy().any(|lane| !lane.computes);
+        let is_device = busy().any(|lane| !lane.computes());
         let mut devices = busy().map(|lane| lane.device);
         let first = devices.next();
         if is_device && devices.any(|device| Some(device) != first) { Pace::Begin } else { Pace::Run }
@@ -115,7 +129,7 @@ impl Pace {
 
 impl Lane {
     /// A lane of a device, which this number names.
-    pub fn new(device: usize, computes: bool) -> Lane {
+    pub fn new(device: usize, runs: Runs) -> Lane {
         Lane {
             device,
             queue: Mutex::new(VecDeque::new()),
@@ -123,7 +137,7 @@ impl Lane {
             expected: AtomicU64::new(0),
             called: AtomicBool::new(false),
             left: AtomicU32::new(0),
-            computes,
+            runs,
             flight: AtomicU32::new(GROUND),
             flown: Mutex::new(None),
         }
@@ -131,6 +145,11 @@ impl Lane {
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<TaskRef>> {
         self.queue.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// True if its tasks compute on the thread that runs them.
+    pub fn computes(&self) -> bool {
+        self.runs == Runs::Here
     }
 
     /// Expected nanoseconds until everything in it is done; 0 if it is idle.
@@ -182,15 +201,23 @@ impl Lane {
         if self.flight.load(Acquire) != LANDED {
             return None;
         }
-        let task =
-            self.flown().take_if(|task| pace != Pace::Begin || task.get().is_over_soon(WORTH_WAKING))?;
+        let task = self.flown().take_if(|task| match pace {
+            Pace::Begin => task.get().is_over_soon(WORTH_WAKING),
+            Pace::Try => task.get().is_over_soon(0),
+            Pace::Run | Pace::End => true,
+        })?;
         self.flight.store(GROUND, Relaxed);
         Some(task)
     }
 
-    /// Puts a task behind those of its priority and above; calls a helper if what waits is worth it.
+    /// Puts a task behind those of its priority and above. Begins what is ready, if the device goes on with
+    /// the task without a thread; else calls a helper, if what waits is worth it.
     pub fn push(&'static self, task: TaskRef) {
+        if !self.computes() {
+            task.get().is_for_device();
+        }
         let (own, priority) = (task.get().expected, task.get().priority);
+        let flies = self.runs == Runs::Alone && task.get().flies();
         let all = self.expected.fetch_add(own, Relaxed) + own;
         let mut queue = self.queue();
         match queue.back() {
@@ -206,9 +233,17 @@ impl Lane {
                 drop(queue);
             }
         }
-        if all >= WORTH_WAKING && (helps(self) || self.left.load(Relaxed) > 0) {
+        let is_left = self.left.load(Relaxed) > 0;
+        if flies && !is_left {
+            self.drive(Pace::Try);
+        } else if all >= WORTH_WAKING && (helps(self) || is_left) {
             self.call();
         }
+    }
+
+    /// True if a thread could go on with it while others compute: its head does not wait for what they do.
+    fn goes_on_meanwhile(&self) -> bool {
+        !self.computes() && self.queue().front().is_some_and(|task| !task.get().waits_for_threads())
     }
 
     /// Calls a helper, unless one was called and has not come. False: there is none, and the callers do it
@@ -278,10 +313,15 @@ impl Lane {
             // Nanoseconds since others were notified, and one more if a task is done.
             let mut untold = 0;
             loop {
+                // What was done may be what a device waits for: that is begun before something long is run.
+                let at_most = match pace == Pace::Begin && self.computes() && untold > 0 {
+                    true => TELL.saturating_sub(untold),
+                    false => u64::MAX,
+                };
                 let (task, has_landed) = match self.take_landed(pace) {
                     Some(task) => (task, true),
                     None if pace == Pace::End => break,
-                    None => match self.next() {
+                    None => match self.next(pace, at_most) {
                         Some(task) => (task, false),
                         None => break,
                     },
@@ -297,14 +337,14 @@ impl Lane {
                     task.end();
                 } else if !task.run(self, pace) {
                     // It is in flight.
-                    if pace == Pace::Begin {
+                    if matches!(pace, Pace::Begin | Pace::Try) {
                         break;
                     }
                     continue;
                 }
                 self.expected.fetch_sub(expected, Relaxed);
                 untold += expected + 1;
-                if pace == Pace::End || pace == Pace::Begin && self.computes && untold > TELL {
+                if pace == Pace::End {
                     break;
                 }
             }
@@ -319,12 +359,16 @@ impl Lane {
         }
     }
 
-    /// Takes the head out, if it is ready and no task is in flight. Only for the thread that has the turn.
-    fn next(&self) -> Option<TaskRef> {
+    /// Takes the head out, if it is ready, takes at most this many nanoseconds, and no task is in flight.
+    /// Only for the thread that has the turn.
+    fn next(&self, pace: Pace, at_most: u64) -> Option<TaskRef> {
         if self.flight.load(Relaxed) != GROUND {
             return None;
         }
-        self.queue().pop_front_if(|task| task.get().is_ready())
+        self.queue().pop_front_if(|task| {
+            let task = task.get();
+            task.expected <= at_most && (pace != Pace::Try || task.flies()) && task.is_ready()
+        })
     }
 }
 
@@ -335,8 +379,16 @@ pub(super) fn drive_until(lanes: &[&'static Lane], done: impl FnMut() -> bool) {
 
 /// Drives those lanes that compute, or those that do not. True if anything was run.
 fn drive_all(lanes: &[&'static Lane], computes: bool, pace: Pace) -> bool {
-    let these = lanes.iter().filter(|lane| lane.computes == computes);
+    let these = lanes.iter().filter(|lane| lane.computes() == computes);
     these.filter(|lane| lane.drive(pace)).count() > 0
+}
+
+/// A caller is about to compute: helpers see to the devices, if any could go on meanwhile.
+fn call_helpers_of_devices(lanes: &[&'static Lane]) {
+    if lanes.iter().any(|lane| lane.goes_on_meanwhile()) {
+        let these = lanes.iter().filter(|lane| lane.is_begun() || lane.goes_on_meanwhile());
+        these.filter(|lane| helps(lane)).for_each(|lane| _ = lane.call());
+    }
 }
 
 /// Drives lanes until `done` says so; before it sleeps, `else_run` may run something else, and says whether
@@ -359,8 +411,8 @@ pub(super) fn drive_until_or(
                 break;
             }
         }
-        if pace == Pace::Begin && lanes.iter().any(|lane| lane.computes && lane.is_ready() == Some(true)) {
-            lanes.iter().filter(|lane| lane.is_begun()).for_each(|lane| _ = lane.call());
+        if pace == Pace::Begin && lanes.iter().any(|lane| lane.computes() && lane.is_ready() == Some(true)) {
+            call_helpers_of_devices(lanes);
         }
         any |= drive_all(lanes, true, pace);
         if done() {

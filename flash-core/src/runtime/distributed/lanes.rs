@@ -1,6 +1,6 @@
 //! The two lanes of a device, made when they are first needed.
 
-use super::lane::Lane;
+use super::lane::{Lane, Runs};
 use crate::devices::DeviceHandle;
 use flash_backend::Class;
 
@@ -17,8 +17,12 @@ impl Lanes {
         // CPU of another process, that thread waits.
         let make = || {
             let info = device.info();
-            let computes = info.class == Class::Cpu && info.synchronous;
-            let lane = || Lane::new(std::ptr::from_ref(device).addr(), computes);
+            let runs = match info.synchronous {
+                true if info.class == Class::Cpu => Runs::Here,
+                true => Runs::Waited,
+                false => Runs::Alone,
+            };
+            let lane = || Lane::new(std::ptr::from_ref(device).addr(), runs);
             let lanes = Lanes { kernels: lane(), copies: lane() };
             Some(&*Box::leak(Box::new(lanes)))
         };

@@ -2,7 +2,7 @@
 
 use super::arrays::Array;
 use super::placement::Placement;
-use super::task::{Flight, MayFly};
+use super::task::{Effort, Flight, MayFly};
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
@@ -139,13 +139,16 @@ impl<'r> KernelPart<'r> {
         there
     }
 
-    /// Expected nanoseconds.
-    pub fn expected(&self) -> u64 {
-        expected(self.target, self.items)
+    /// What is known of its work.
+    pub fn effort(&self) -> Effort {
+        let is_watched = self.profile.is_some() || self.by_phase.is_some() || self.check_writes;
+        let flies = !is_watched && (self.merged || !self.plan.reduces);
+        Effort { expected: expected(self.target, self.items), flies }
     }
 
     /// Runs it; returns when it is done, or, if it may fly, when the device has it.
     pub fn run(mut self, stop: StopFlag<'_>, may_fly: MayFly) -> Result<Option<Flight<'r>>, Error> {
+        let flies = self.effort().flies && may_fly != MayFly::No;
         for (arg, (part, own)) in self.args.iter_mut().zip(&self.boxes) {
             if *own {
                 arg.part = part;
@@ -167,8 +170,7 @@ impl<'r> KernelPart<'r> {
             draw: None,
             stop,
         };
-        let can_fly = launch.profile.is_none() && check.is_none() && (self.merged || !self.plan.reduces);
-        if can_fly && may_fly != MayFly::No {
+        if flies {
             let mut room = SmallVec::new();
             self.target.widening.apply(&mut self.args, &mut room);
             return fly(&launch, self.target, (&self.args, self.items), may_fly);

@@ -1,7 +1,7 @@
 //! The names that [`lane`](super::lane) imports from `std`, and how its helpers are called. The models have
 //! another file of this name, over loom.
 
-use super::lane::{Blocked, Changed, Lane};
+use super::lane::{Blocked, Changed, Lane, Runs};
 use crate::workers::{self, Source, blocking};
 pub(super) use flash_backend::fork::before_sleep;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ impl Source for Lanes {
 /// Calls a helper: a worker, if the lane's tasks compute, or a thread that may wait for a device. False:
 /// there is none.
 pub(super) fn call(lane: &'static Lane) -> bool {
-    if !lane.computes {
+    if !lane.computes() {
         blocking::serve_device(Box::new(move || lane.help()));
         return true;
     }
@@ -57,9 +57,16 @@ pub(super) fn call(lane: &'static Lane) -> bool {
     workers::announce(waiting)
 }
 
-/// Whether a helper is of use to callers that drive the lane: the only worker would take their processor.
+/// Whether a helper is of use to callers that drive the lane. The only worker would take their processor, and
+/// where there is one, so would a thread that copies, or looks whether a device is done.
 pub(super) fn helps(lane: &'static Lane) -> bool {
-    !lane.computes || workers::count() > 1
+    static CPUS: LazyLock<usize> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    match lane.runs {
+        Runs::Here => workers::count() > 1,
+        Runs::Waited => true,
+        Runs::Alone => *CPUS > 1,
+    }
 }
 
 /// A caller waits a moment; false: it is time to sleep.

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 use std::time::Instant;
 
 /// The work of a task. If it may, it leaves the rest to its device.
@@ -39,6 +39,15 @@ pub(super) enum MayFly {
     Alone,
 }
 
+/// What is known of a task's work.
+#[derive(Clone, Copy)]
+pub(super) struct Effort {
+    /// Expected nanoseconds.
+    pub expected: u64,
+    /// Its device can go on with it without a thread.
+    pub flies: bool,
+}
+
 /// What remains of a task while its device goes on.
 pub(super) struct Flight<'r> {
     pub device: &'static DeviceHandle,
@@ -48,22 +57,26 @@ pub(super) struct Flight<'r> {
     pub end: Box<dyn FnOnce() -> Result<(), Outcome> + 'r>,
 }
 
-/// Not done: in a lane, or running.
+/// Not begun.
 const WAITING: u8 = 0;
+/// Not begun, and in the lane of a device that does not compute here.
+const FOR_DEVICE: u8 = 1;
+/// It runs, or its device has it.
+const BEGUN: u8 = 2;
 /// Done, and it succeeded.
-const DONE: u8 = 1;
+const DONE: u8 = 3;
 /// Done, and it failed, or was skipped because a task that makes its input had failed.
-const FAILED: u8 = 2;
+const FAILED: u8 = 4;
 
 /// One piece of work in a lane.
 ///
 /// | field | written by | read by |
 /// |---|---|---|
-/// | `waits`, `expected`, `priority`, `copies`, `brings_late` | its maker, before it enters a lane | all |
+/// | `waits`, `expected`, `priority`, `copies`, `flies`, `brings_late` | its maker, before it enters a lane | all |
 /// | `work` | taken by the thread that runs it, once | the same |
 /// | `flight` | the thread that runs it | the thread that ends it, after the lane's `flight` |
 /// | `outcome` | the thread that runs it, before `state` | all, after `state` |
-/// | `state` | the thread that runs it, once | all |
+/// | `state` | its maker, before it enters a lane; then the thread that runs it | all |
 pub(super) struct Task {
     /// Tasks that must be done before. With an argument's number: the task makes that argument's input.
     waits: SmallVec<[(TaskRef, Option<u32>); 4]>,
@@ -73,6 +86,8 @@ pub(super) struct Task {
     pub priority: i32,
     /// It only moves what others make: a reader of that fails as the maker does.
     pub copies: bool,
+    /// Its device can go on with it without a thread.
+    flies: AtomicBool,
     /// It brings back host memory, including what was made too late.
     brings_late: bool,
     work: UnsafeCell<Option<Work<'static>>>,
@@ -140,6 +155,7 @@ impl TaskRef {
         let task = self.get();
         // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
+        task.state.store(BEGUN, Relaxed);
         let not_made = task.waits.iter().find_map(|(before, argument)| {
             let argument = (*argument)?;
             match before.get().failure()? {
@@ -151,8 +167,8 @@ impl TaskRef {
             }
         });
         let may_fly = match lane {
-            Some((lane, _)) if !lane.computes && blocking::devices_wait() => MayFly::Alone,
-            Some((lane, Pace::Begin)) if !lane.computes => MayFly::Watched,
+            Some((lane, _)) if !lane.computes() && blocking::devices_wait() => MayFly::Alone,
+            Some((lane, Pace::Begin | Pace::Try)) if !lane.computes() => MayFly::Watched,
             _ => MayFly::No,
         };
         let outcome = match (not_made, work) {
@@ -226,7 +242,37 @@ fn outcome_of<R>(work: impl FnOnce() -> Result<R, Outcome>) -> Result<R, Outcome
 
 impl Task {
     pub fn is_done(&self) -> bool {
-        self.state.load(Acquire) != WAITING
+        self.state.load(Acquire) >= DONE
+    }
+
+    /// It goes to a device that does not compute on the threads of this process.
+    pub fn is_for_device(&self) {
+        self.state.store(FOR_DEVICE, Relaxed);
+    }
+
+    /// Says so; by its maker.
+    pub fn set_flies(&self, flies: bool) {
+        self.flies.store(flies, Relaxed);
+    }
+
+    /// Whether its device can go on with it without a thread.
+    pub fn flies(&self) -> bool {
+        self.flies.load(Relaxed)
+    }
+
+    /// Whether it is known to wait, in the end, for something that threads of this process have not begun to
+    /// compute.
+    pub fn waits_for_threads(&self) -> bool {
+        self.waits_below(4)
+    }
+
+    fn waits_below(&self, depth: u32) -> bool {
+        let waits = |before: &Task| match before.state.load(Relaxed) {
+            WAITING => true,
+            FOR_DEVICE => depth > 0 && before.waits_below(depth - 1),
+            _ => false,
+        };
+        self.waits.iter().any(|(before, _)| waits(before.get()))
     }
 
     /// For a task that its device has: whether that is done with it. A device that is to be done soon is
@@ -335,6 +381,7 @@ impl Tasks {
             expected: expected.max(1),
             priority: self.priority,
             copies,
+            flies: AtomicBool::new(false),
             brings_late: copies && self.brings_late,
             work: UnsafeCell::new(Some(work)),
             flight: UnsafeCell::new(None),

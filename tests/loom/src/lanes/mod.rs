@@ -7,7 +7,7 @@ mod sync;
 mod task;
 
 use crate::check;
-use lane::{Lane, drive_until, drive_until_or};
+use lane::{Lane, Runs, drive_until, drive_until_or};
 use task::TaskRef;
 
 /// The time of a task, in nanoseconds, for which a helper is called.
@@ -15,8 +15,8 @@ const LONG: u64 = 1 << 20;
 
 fn lane() -> &'static Lane {
     // Lanes live for ever; those of a model are leaked.
-    let lane: &'static Lane = Box::leak(Box::new(Lane::new(0, true)));
-    assert!(lane.computes);
+    let lane: &'static Lane = Box::leak(Box::new(Lane::new(0, Runs::Here)));
+    assert!(lane.computes());
     lane
 }
 
@@ -208,7 +208,7 @@ fn two_callers_share_a_lane_whose_tasks_fly() {
 
 /// A lane of a device that works by itself.
 fn lane_of_device(device: usize) -> &'static Lane {
-    Box::leak(Box::new(Lane::new(device, false)))
+    Box::leak(Box::new(Lane::new(device, Runs::Alone)))
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::lanes::Lanes;
 use super::part::KernelPart;
 use super::placement::{self, Placement, place_of};
 use super::sync::changed;
-use super::task::{Flight, MayFly, Outcome, TaskRef, Tasks, Waits, Work};
+use super::task::{Effort, Flight, MayFly, Outcome, TaskRef, Tasks, Waits, Work};
 use crate::devices::host_handles::Scratch;
 use crate::error::{Error, LaunchError};
 use crate::memory::device::{DeviceBuffer, DeviceMemory};
@@ -360,8 +360,8 @@ impl<'r> Scheduler<'r> {
                 part.place(touched.argument, array, place, offset, placed.is_cut());
             }
         }
-        let expected = part.expected();
-        self.put((node, plan, target, number), &touches, place, expected, move |stop, may_fly| {
+        let effort = part.effort();
+        self.put((node, plan, target, number), &touches, place, effort, move |stop, may_fly| {
             part.run(stop, may_fly)
         });
         Ok(number)
@@ -373,7 +373,7 @@ impl<'r> Scheduler<'r> {
         (node, plan, target, number): (&'r Node, &'r Plan, &'r Target, u32),
         touches: &[Touches],
         place: Place,
-        expected: u64,
+        effort: Effort,
         work: impl FnOnce(StopFlag<'_>, MayFly) -> Result<Option<Flight<'r>>, Error> + 'r,
     ) {
         let waits = self.waits(touches, place);
@@ -398,7 +398,8 @@ impl<'r> Scheduler<'r> {
         };
         // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
         // buffers are held until then; kernels may run on any thread.
-        let task = unsafe { self.tasks.add(waits, expected, work) };
+        let task = unsafe { self.tasks.add(waits, effort.expected, work) };
+        task.get().set_flies(effort.flies);
         self.touched(touches, place, task);
         self.latest().tasks.push((task, number));
         self.ways().push(&Lanes::of(target.device).kernels, task);

@@ -9,7 +9,7 @@ use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::part;
 use crate::runtime::distributed::placement::{self, place_of};
-use crate::runtime::distributed::task::MayFly;
+use crate::runtime::distributed::task::{Effort, MayFly};
 use crate::runtime::partition::Footprint;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::Node;
@@ -64,6 +64,7 @@ impl<'r> Scheduler<'r> {
         let (list, runtime, order) = (self.list, self.runtime, self.list.order_of(node));
         let (position, recorded) = (self.latest().position, list.args_of(node));
         let placed = (place != Place::HOST).then(|| self.placed(node, footprint, place));
+        let flies = device_launch::extras(node, runtime).1.is_none();
         let work = move |stop: StopFlag<'_>, may_fly| {
             let mut placed = placed;
             let args = match &mut placed {
@@ -83,7 +84,7 @@ impl<'r> Scheduler<'r> {
             let (cut, draw) = (false, None);
             let launch =
                 DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
-            if may_fly != MayFly::No && launch.profile.is_none() {
+            if may_fly != MayFly::No && flies {
                 return part::fly(&launch, target, (args, order.items()), may_fly);
             }
             part::run_timed(target, order.items(), || {
@@ -91,8 +92,8 @@ impl<'r> Scheduler<'r> {
             })?;
             Ok(None)
         };
-        let expected = part::expected(target, order.items());
-        self.put((node, plan, target, number as u32), &touches, place, expected, work);
+        let effort = Effort { expected: part::expected(target, order.items()), flies };
+        self.put((node, plan, target, number as u32), &touches, place, effort, work);
         Ok(())
     }
 
