@@ -65,6 +65,7 @@ pub const SETTINGS: &[Setting] = &[
     of_process("graph_dot", "FLASH_GRAPH_DOT", Kind::Text),
     setting("opencl.copy", "FLASH_OPENCL_COPY", Kind::Flag),
     of_process("rank.mpi_lib", "FLASH_MPI_LIB", Kind::Text),
+    of_process("rank.mpi_shared", "FLASH_MPI_SHARED", Kind::Number(1..=1 << 20)),
     of_process("rank.timeout_ms", "FLASH_RANK_TIMEOUT_MS", Kind::Number(50..=3_600_000)),
     of_process("halo.config", "FLASH_HALO_CONFIG", Kind::Text),
 ];

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use flash_backend::settings;
 use flash_net::{NetError, Peer, Progress, SharedTransport, Transport, World};
-use flash_net_mpi::{MpiTransport, launched};
+use flash_net_mpi::{Joining, MpiTransport, launched};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ pub fn join() -> Result<Option<Box<dyn Transport>>> {
     }
     let Some(launched) = launched() else { return Ok(None) };
     let library = settings::process_text("rank.mpi_lib");
-    let joined = MpiTransport::join(&launched, library.as_deref().map(Path::new));
+    let joining = Joining { library: library.as_deref().map(Path::new), ..Joining::default() };
+    let joined = MpiTransport::join(&launched, &joining);
     Ok(Some(Box::new(joined.context("joining the processes of the launcher of MPI")?)))
 }
 
@@ -40,7 +41,7 @@ pub fn gather(transport: &dyn Transport, text: &str) -> Result<Option<Vec<(Peer,
 /// Sends it in pieces, and waits until all were taken.
 fn send(transport: &dyn Transport, text: &str, until: Instant) -> Result<()> {
     let first = Peer(0);
-    let mut pieces = text.as_bytes().chunks(transport.longest() - 1).peekable();
+    let mut pieces = text.as_bytes().chunks(transport.longest(first) - 1).peekable();
     while let Some(piece) = pieces.next() {
         let mark = if pieces.peek().is_some() { MORE } else { LAST };
         loop {

@@ -28,6 +28,7 @@ use flash_backend::settings::{self, Refused, Values, Variable};
 /// | `test.setup` | `FLASH_TEST` | devices of the test backend, such as `devices=2 ns=0,100` | `devices=1` |
 /// | `graph_dot` (p) | `FLASH_GRAPH_DOT` | file for a picture of each dataflow graph when it ends, and of those that run at Ctrl-C; SVG if its name ends in `.svg`, else DOT | none |
 /// | `rank.mpi_lib` (p) | `FLASH_MPI_LIB` | the library of MPI for processes that `mpirun` has started | the launcher's own |
+/// | `rank.mpi_shared` (p) | `FLASH_MPI_SHARED` | so many processes that `mpirun` has started on one host share memory, one after the other by their ranks; 1: none does, and all send messages as if they were on several hosts | all |
 /// | `rank.timeout_ms` (p) | `FLASH_RANK_TIMEOUT_MS` | milliseconds after which a process of `flash run` that gives no sign of life is lost, 50 to 3600000 | 5000 |
 /// | `halo.config` (p) | `FLASH_HALO_CONFIG` | the configuration of programs of C2MPI, see `docs/halo.md` | the functions of the library |
 /// | `opencl.copy` | `FLASH_OPENCL_COPY` | flag: OpenCL devices that could use the host's memory get memories of their own; for tests | 0 |

@@ -186,8 +186,8 @@ impl<T: Transport> Transport for Detector<T> {
         self.transport.info(peer)
     }
 
-    fn longest(&self) -> usize {
-        self.transport.longest()
+    fn longest(&self, to: Peer) -> usize {
+        self.transport.longest(to)
     }
 
     fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {

@@ -1,12 +1,15 @@
-//! Handing a world to other processes: to a child by inheritance, to any by a Unix socket.
+//! Handing a world to other processes: to a child by inheritance, to any by a Unix socket or by the number of
+//! a descriptor.
 
 use crate::error::NetError;
 use crate::process;
 use crate::transport::Peer;
 use crate::world::World;
+use std::fs::OpenOptions;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -69,6 +72,19 @@ impl World {
         // SAFETY: a flag of the descriptor that was inherited for this.
         unsafe { libc::fcntl(file, libc::F_SETFD, libc::FD_CLOEXEC) };
         Ok(Some((world, Peer(me))))
+    }
+
+    /// The world that another process of this user has open, by that process's descriptor of it.
+    ///
+    /// # Errors
+    /// If the system does not open it, or it is none.
+    pub fn of_process(pid: u32, descriptor: u32) -> Result<World, NetError> {
+        let source = |source| NetError::System { what: "opening the world of another process", source };
+        // Whatever the file is, opening it does not wait.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let file = options.open(format!("/proc/{pid}/fd/{descriptor}")).map_err(source)?;
+        World::from_file(file.into())
     }
 
     /// Sends the world over a socket, for a process that shall join as `to`.

@@ -42,6 +42,8 @@ pub struct SharedTransport {
     me: Peer,
     /// One for each place.
     peers: Vec<Remote>,
+    /// The peers that may join: these, and those from this number on.
+    among: (Box<[Peer]>, u32),
     /// With what frames are copied to.
     waiters: Waiters<Box<Buffer>>,
     watches: Watches,
@@ -73,10 +75,23 @@ impl SharedTransport {
     /// # Errors
     /// If there is no such peer, another process has joined as it, or the system refuses the memory.
     pub fn join(world: &World, me: Peer) -> Result<SharedTransport, NetError> {
-        SharedTransport::new(Arc::new(world.map()?), me)
+        SharedTransport::new(Arc::new(world.map()?), me, (Box::new([]), 0))
     }
 
-    fn new(segment: Arc<Segment>, me: Peer) -> Result<SharedTransport, NetError> {
+    /// Joins a world in which only some of the peers will ever join, and those that are added later.
+    ///
+    /// # Errors
+    /// As [`SharedTransport::join`].
+    pub fn join_among(world: &World, me: Peer, some: &[Peer]) -> Result<SharedTransport, NetError> {
+        let segment = Arc::new(world.map()?);
+        let added = segment.peers();
+        if let Some(found) = some.iter().copied().find(|peer| peer.0 as usize >= added) {
+            return Err(NetError::NoPeer { found, peers: added });
+        }
+        SharedTransport::new(segment, me, (some.into(), added as u32))
+    }
+
+    fn new(segment: Arc<Segment>, me: Peer, among: (Box<[Peer]>, u32)) -> Result<SharedTransport, NetError> {
         let (peers, places) = (segment.peers(), segment.places());
         if me.0 as usize >= peers {
             return Err(NetError::NoPeer { found: me, peers });
@@ -94,6 +109,7 @@ impl SharedTransport {
         let transport = SharedTransport {
             me,
             peers: (0..places).map(|_| Remote::default()).collect(),
+            among,
             waiters: Waiters::new(Box::new([[0; 8]; _])),
             watches: Watches::new(places),
             watched: AtomicU64::new(0),
@@ -106,7 +122,9 @@ impl SharedTransport {
     }
 
     fn all(&self) -> impl Iterator<Item = (Peer, &Remote)> {
-        (0..).map(Peer).zip(&self.peers[..self.segment.peers()])
+        let (some, added) = &self.among;
+        let added = (*added..self.segment.peers() as u32).map(Peer);
+        some.iter().copied().chain(added).map(|peer| (peer, &self.peers[peer.0 as usize]))
     }
 
     fn remote(&self, peer: Peer) -> Result<&Remote, NetError> {
@@ -151,6 +169,17 @@ impl SharedTransport {
                 Err(NetError::Lost(Box::new(self.lose(to, remote, How::Protocol(found)).clone())))
             }
         }
+    }
+
+    /// Whether a wait with this ticket ends at once.
+    pub fn is_due(&self, ticket: Ticket) -> bool {
+        self.waiters.is_due(self.bell(), ticket, || self.has_frames())
+    }
+
+    /// Says to the others that this process leaves, which gets and sends nothing more.
+    pub fn leave(&self) {
+        self.segment.set_state(self.me, State::Left);
+        self.wake_all();
     }
 
     /// Notes that a peer is gone, if it is not noted.
@@ -231,7 +260,7 @@ impl SharedTransport {
                 Err(found) => lost.push((peer, How::Protocol(found))),
             }
         }
-        let heard = self.all().map(|(_, remote)| remote.heard.load(Relaxed));
+        let heard = self.peers.iter().map(|remote| remote.heard.load(Relaxed));
         let ended = self.watches.look(heard);
         lost.extend(ended.into_iter().map(|(peer, status)| (peer, How::Ended(status))));
         for (peer, how) in lost {
@@ -314,18 +343,17 @@ impl Transport for SharedTransport {
     }
 
     fn wait(&self, ticket: Ticket, until: Option<Instant>) {
-        let is_due = || self.waiters.is_due(self.bell(), ticket, || self.has_frames());
         // Before the first look at the clock, which takes as long as an answer does.
-        if is_due() {
+        if self.is_due(ticket) {
             return;
         }
         let spins = self.spins.load(Relaxed);
         let spin_end = Instant::now() + if spins { SPIN } else { Duration::ZERO };
         let yield_end = spin_end + if spins { YIELD } else { Duration::ZERO };
-        let looks = (64 / self.peers()).max(1);
+        let looks = (64 / self.all().count()).max(1);
         loop {
             for _ in 0..looks {
-                if is_due() {
+                if self.is_due(ticket) {
                     return;
                 }
                 std::hint::spin_loop();
@@ -342,9 +370,8 @@ impl Transport for SharedTransport {
     }
 
     fn doze(&self, ticket: Ticket, until: Option<Instant>) {
-        let is_due = || self.waiters.is_due(self.bell(), ticket, || self.has_frames());
         let mut now = Instant::now();
-        while !is_due() && until.is_none_or(|until| now < until) {
+        while !self.is_due(ticket) && until.is_none_or(|until| now < until) {
             // A loss that it finds makes the ticket old.
             self.watch();
             let rest = until.map_or(SLEEP, |until| (until - now).min(SLEEP));
@@ -423,8 +450,7 @@ impl Drop for Reading<'_> {
 
 impl Drop for SharedTransport {
     fn drop(&mut self) {
-        self.segment.set_state(self.me, State::Left);
-        self.wake_all();
+        self.leave();
     }
 }
 
@@ -451,5 +477,9 @@ pub fn local(peers: usize) -> Result<Vec<SharedTransport>, NetError> {
 /// As [`local`], or if a name is too long.
 pub fn local_members(members: &[Member]) -> Result<Vec<SharedTransport>, NetError> {
     let segment = Arc::new(world::anonymous(members, LOCAL_ARENA)?);
-    (0..).map(Peer).take(members.len()).map(|me| SharedTransport::new(Arc::clone(&segment), me)).collect()
+    (0..)
+        .map(Peer)
+        .take(members.len())
+        .map(|me| SharedTransport::new(Arc::clone(&segment), me, (Box::new([]), 0)))
+        .collect()
 }

@@ -80,8 +80,10 @@ pub trait Transport: Send + Sync + 'static {
     /// The peer, once it has joined. [`Transport::wait`] ends when one joins.
     fn info(&self, peer: Peer) -> Option<PeerInfo>;
 
-    /// Bytes of the longest frame: [`MAX_FRAME`](crate::MAX_FRAME), or more where no memory is shared.
-    fn longest(&self) -> usize {
+    /// Bytes of the longest frame to a peer: [`MAX_FRAME`](crate::MAX_FRAME), or more if it shares no memory
+    /// with this process.
+    fn longest(&self, to: Peer) -> usize {
+        let _ = to;
         crate::MAX_FRAME
     }
 
@@ -164,7 +166,7 @@ pub trait Transport: Send + Sync + 'static {
     /// This process's part of the memory that the peers of its host share.
     fn heap(&self) -> Option<&SharedHeap>;
 
-    /// The part of a peer. `None` if it is on another host.
+    /// The part of a peer. `None` if it shares none with this process, as it is on another host.
     fn memory(&self, of: Peer) -> Option<SharedMemory>;
 }
 
@@ -187,8 +189,8 @@ macro_rules! forwarded {
                 (**self).info(peer)
             }
 
-            fn longest(&self) -> usize {
-                (**self).longest()
+            fn longest(&self, to: Peer) -> usize {
+                (**self).longest(to)
             }
 
             fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {

@@ -251,6 +251,29 @@ fn a_peer_is_added_in_place_of_one_that_is_gone_until_no_place_is_left() {
     assert!(error.contains("all its 62 places have been used"), "{error}");
 }
 
+/// A world of four in which the second and the last place stay empty.
+#[test]
+#[cfg_attr(miri, ignore = "there are no files in memory")]
+fn places_that_stay_empty_do_not_count() {
+    let world = World::create(&[0; 4].map(|_| Member::default())).unwrap();
+    let join = |me| SharedTransport::join_among(&world, me, &[Peer(0), Peer(2)]);
+    let (a, b) = (join(Peer(0)).unwrap(), join(Peer(2)).unwrap());
+    assert_eq!((a.peers(), a.info(Peer(2)).is_some(), a.info(Peer(1))), (4, true, None));
+    // What another process writes there is not looked at.
+    let stranger = SharedTransport::join(&world, Peer(3)).unwrap();
+    stranger.post(Peer(0), b"not taken").unwrap();
+    b.post(Peer(0), b"taken").unwrap();
+    assert_eq!(take(&a), [(Peer(2), b"taken".to_vec())]);
+    assert!(!a.is_due(a.ticket()), "what is left is of none of them");
+    // A process that is added later is one of them.
+    let added = world.add(&Member::default()).unwrap();
+    let late = join(added).unwrap();
+    late.post(Peer(0), b"late").unwrap();
+    assert_eq!((added, take(&a)), (Peer(4), vec![(added, b"late".to_vec())]));
+    let none = SharedTransport::join_among(&world, Peer(1), &[Peer(1), Peer(9)]);
+    assert!(matches!(none, Err(NetError::NoPeer { found: Peer(9), peers: 5 })), "{none:?}");
+}
+
 #[test]
 fn a_ring_ends_the_wait_of_a_peer_awake_or_asleep() {
     let [a, b] = pair();

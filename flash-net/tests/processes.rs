@@ -6,6 +6,7 @@ use flash_net::{
 };
 use std::collections::VecDeque;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
@@ -98,6 +99,37 @@ fn a_killed_child_is_noticed_by_a_thread_that_waits() {
         );
         assert!(transport.post(Peer(1), b"").is_err());
     });
+}
+
+/// By the number of its descriptor there.
+#[test]
+fn a_world_of_another_process_is_opened_and_nothing_else_is() {
+    const NAME: &str = "a_world_of_another_process_is_opened_and_nothing_else_is";
+    if let Ok(told) = std::env::var(CHILD) {
+        let (pid, descriptor) = told.split_once(':').unwrap();
+        let (pid, descriptor): (u32, u32) = (pid.parse().unwrap(), descriptor.parse().unwrap());
+        let transport = SharedTransport::join(&World::of_process(pid, descriptor).unwrap(), Peer(1)).unwrap();
+        return transport.post(Peer(0), b"here").unwrap();
+    }
+    let world = World::create(&[Member::default(), Member::default()]).unwrap();
+    let own = std::process::id();
+    let transport = SharedTransport::join(&world, Peer(0)).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", NAME]).env(CHILD, format!("{own}:{}", world.file().as_raw_fd()));
+    let _child = Killed(command.spawn().unwrap());
+    assert!(take_until(&transport, |frame| frame == b"here").is_none());
+    // A pipe that nothing writes to, a folder, no descriptor, no process.
+    let (pipe, _other) = std::io::pipe().unwrap();
+    let folder = std::fs::File::open("/").unwrap();
+    for (pid, descriptor, expected) in [
+        (own, pipe.as_raw_fd() as u32, "expected a file sealed against changes of its size"),
+        (own, folder.as_raw_fd() as u32, "opening the world of another process: Is a directory"),
+        (own, 1_000_000, "opening the world of another process: No such file or directory"),
+        (u32::MAX, 1, "opening the world of another process: No such file or directory"),
+    ] {
+        let error = World::of_process(pid, descriptor).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 23] = [
+pub(crate) const READ_BY_FLASH: [&str; 24] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_BLOCKING_THREADS",
@@ -51,6 +51,7 @@ pub(crate) const READ_BY_FLASH: [&str; 23] = [
     "FLASH_HOST_BUDGET",
     "FLASH_HOST_GRANULE",
     "FLASH_MPI_LIB",
+    "FLASH_MPI_SHARED",
     "FLASH_OPENCL_COPY",
     "FLASH_RANK_TIMEOUT_MS",
     "FLASH_WORLD",

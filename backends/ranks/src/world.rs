@@ -2,9 +2,9 @@
 //! controller has made, or those that a launcher of MPI has started.
 
 use crate::controller::served;
-use flash_backend::settings;
+use flash_backend::{notice, settings};
 use flash_net::{Member, Peer, SharedTransport, Transport, World};
-use flash_net_mpi::{Launched, MpiTransport, is_equal, launched};
+use flash_net_mpi::{Joining, Launched, MpiTransport, is_equal, launched};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -46,13 +46,21 @@ fn found() -> &'static Result<Found, String> {
 }
 
 /// The processes of MPI, once they are all there. Joining waits for them.
-fn joined(launched: &Launched) -> Result<Box<dyn Transport>, String> {
+fn joined(launched: &Launched) -> Result<&'static MpiTransport, String> {
     static JOINED: OnceLock<Result<&'static MpiTransport, String>> = OnceLock::new();
     let join = || {
         let library = settings::process_text("rank.mpi_lib");
-        MpiTransport::join(launched, library.as_deref().map(Path::new)).map_err(|error| error.to_string())
+        let shared = settings::process_number("rank.mpi_shared").map_or(u32::MAX, |shared| shared as u32);
+        let joining = Joining { library: library.as_deref().map(Path::new), shared, ..Joining::default() };
+        let transport = MpiTransport::join(launched, &joining).map_err(|error| error.to_string())?;
+        if let Some(why) = transport.why_apart() {
+            notice(format_args!(
+                "the processes of MPI on this machine share no memory, and send messages: {why}"
+            ));
+        }
+        Ok(transport)
     };
-    Ok(Box::new(JOINED.get_or_init(join).clone()?))
+    JOINED.get_or_init(join).clone()
 }
 
 /// Whether this module has joined the world.
@@ -82,8 +90,8 @@ fn own() -> Result<&'static World, String> {
     OWN.get_or_init(|| make().map_err(|error| error.to_string())).as_ref().map_err(String::clone)
 }
 
-/// Joins as the controller, with the world to which processes can be added: none over MPI. A process that was
-/// started in no world makes one of its own, if `alone`.
+/// Joins as the controller, with the world of this host's processes, to which others can be added; over MPI
+/// there may be none. A process that was started in no world makes one of its own, if `alone`.
 ///
 /// # Errors
 /// Why there is none, as text.
@@ -94,7 +102,10 @@ pub(crate) fn of_controller(alone: bool) -> Result<(Box<dyn Transport>, Option<&
     match found() {
         Err(why) => Err(why.clone()),
         Ok(Found::Shared(world, Peer(0))) => Ok((shared(world, Peer(0))?, Some(world))),
-        Ok(Found::Mpi(launched)) if launched.rank == 0 => Ok((joined(launched)?, None)),
+        Ok(Found::Mpi(launched)) if launched.rank == 0 => {
+            let transport = joined(launched)?;
+            Ok((Box::new(transport), transport.world()))
+        }
         Ok(Found::Shared(world, me)) if is_taken(world, *me) => shared(world, *me).map(|transport| (transport, None)),
         Ok(Found::Shared(_, Peer(rank)) | Found::Mpi(Launched { rank, .. })) => agent(*rank),
         Ok(Found::Brought(transport)) => match lock(transport).take() {
@@ -130,7 +141,7 @@ pub(crate) fn of_agent() -> Result<Box<dyn Transport>, String> {
     match found() {
         Err(why) => Err(why.clone()),
         Ok(Found::Shared(world, me)) if me.0 > 0 => shared(world, *me),
-        Ok(Found::Mpi(launched)) if launched.rank > 0 => joined(launched),
+        Ok(Found::Mpi(launched)) if launched.rank > 0 => Ok(Box::new(joined(launched)?)),
         Ok(_) => Err("this process was not started as an agent".to_owned()),
     }
 }

@@ -1,7 +1,7 @@
 //! Round trips of frames between two processes over MPI: `mpiexec -n 2 mpi_round_trip`.
 
 use flash_net::{Peer, Progress, Transport};
-use flash_net_mpi::{MpiTransport, launched};
+use flash_net_mpi::{Joining, MpiTransport, launched};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -9,7 +9,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let launched =
         launched().ok_or("expected a launcher that starts two processes: mpiexec -n 2 mpi_round_trip")?;
     let library = std::env::args_os().nth(1).map(PathBuf::from);
-    let transport = MpiTransport::join(&launched, library.as_deref())?;
+    let transport = MpiTransport::join(
+        &launched,
+        &Joining { library: library.as_deref(), shared: 1, ..Joining::default() },
+    )?;
     let other = Peer(1 - transport.me().0.min(1));
     if transport.me() == Peer(0) {
         println!("{} ({})", transport.mpi().version(), transport.mpi().path().display());

@@ -23,6 +23,7 @@ mod launch;
 mod library;
 mod lifetime;
 mod nap;
+mod near;
 mod ordinary;
 mod outbox;
 mod receiver;
@@ -32,7 +33,7 @@ pub use find::{Launched, RANK_VARIABLES, launched, library};
 pub use launch::{Host, Hosts, Launcher, Start};
 pub use library::{Family, MPICH_HANDLES, Mpi, Numbers, STANDARD_HANDLES};
 pub use ordinary::{Arrival, Ranks, Transfer, TransferError, is_equal};
-pub use transport::MpiTransport;
+pub use transport::{Joining, MpiTransport};
 
 /// Why there is no MPI: expected, found, what to do.
 #[derive(Clone, Debug, thiserror::Error)]

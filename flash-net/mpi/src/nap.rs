@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-/// Sleeps for so long. The system may add 50 us, unless a thread says that it may not.
+/// Sleeps for so long.
 pub(crate) fn nap(time: Duration) {
+    exactly(|| std::thread::sleep(time));
+}
+
+/// Calls what sleeps. The system may add 50 us, unless a thread says that it may not.
+pub(crate) fn exactly(sleep: impl FnOnce()) {
     // SAFETY: a number of the calling thread, without arguments.
     let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
     let set = |nanoseconds: libc::c_ulong| {
@@ -11,7 +16,7 @@ pub(crate) fn nap(time: Duration) {
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds) };
     };
     set(1);
-    std::thread::sleep(time);
+    sleep();
     // 0 is the default.
     set(slack.try_into().unwrap_or(0));
 }

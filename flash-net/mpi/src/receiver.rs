@@ -28,6 +28,10 @@ pub(crate) const PING: c_int = 7005;
 pub(crate) const PONG: c_int = 7006;
 /// The sender leaves. A byte: whether all are there, so that MPI is finalized.
 pub(crate) const BYE: c_int = 7007;
+/// The first process of a host has made the memory that they share: the number of its descriptor.
+pub(crate) const WORLD: c_int = 7008;
+/// The sender does not share memory with others of its host: why, as text.
+pub(crate) const APART: c_int = 7009;
 
 /// The receiving side.
 pub(crate) struct Receiver {
@@ -266,6 +270,14 @@ impl MpiTransport {
                 Some(hello) if remote.info.get().is_none() => self.meet(from, remote, hello),
                 found => return refuse(receiver, format!("its message of itself is {found:?}")),
             },
+            WORLD => match message.as_slice().try_into().map(u32::from_le_bytes) {
+                Ok(descriptor) if remote.world.get().is_none() => drop(remote.world.set(descriptor)),
+                _ => return refuse(receiver, format!("its shared memory is {message:?}")),
+            },
+            APART => {
+                let why = String::from_utf8_lossy(&message).replace(char::is_control, " ");
+                let _ = remote.apart.set(why);
+            }
             other => return refuse(receiver, format!("a message has the tag {other}")),
         }
         self.say_taken(receiver, from);

@@ -5,6 +5,8 @@
 //! the thread that takes frames holds, and each sending side under one of its own. What no thread waits for
 //! stays in MPI.
 //!
+//! The processes of one host share memory, and send these messages to others only (`near.rs`).
+//!
 //! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of
 //! up to a millisecond. MPI has nothing to sleep on. Beside a thread that computes it naps at once: a
 //! processor that was offered to that comes back when it has used its time, which may be 4 ms.
@@ -13,7 +15,8 @@ use crate::find::Launched;
 use crate::hello::Hello;
 use crate::library::Mpi;
 use crate::lifetime::{END, START, at_end, divide, end_with, within, without_its_signal};
-use crate::nap::nap;
+use crate::nap::{exactly, nap};
+use crate::near::Near;
 use crate::outbox::{Outbox, WINDOW};
 use crate::receiver::{BYE, HELLO, LAST, MORE, PING, Receiver};
 use crate::{Family, MpiError, find};
@@ -23,7 +26,7 @@ use flash_net::{
 use std::ffi::c_int;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,13 +34,26 @@ use std::time::{Duration, Instant};
 pub(crate) const PIECE: usize = 1 << 30;
 /// Bytes of the longest frame.
 pub(crate) const LONGEST: usize = 1 << 32;
-/// How long a thread looks for frames before it offers its processor.
-const SPIN: Duration = Duration::from_micros(20);
-/// How long it does that before it sleeps.
-const YIELD: Duration = Duration::from_micros(100);
-/// A nap at least and at most; between, it is a part of what was waited for already.
+/// A nap at least and at most.
 const NAPS: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1)];
-const PART: u32 = 64;
+
+/// How a thread waits.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// How long it looks for frames before it offers its processor.
+    looks: Duration,
+    /// How long it does that before it naps.
+    offers: Duration,
+    /// A nap is this part of what was waited for already.
+    part: u32,
+}
+
+/// Of a thread that has its processor.
+const AWAKE: Patience =
+    Patience { looks: Duration::from_micros(20), offers: Duration::from_micros(100), part: 64 };
+/// Of one beside a thread that computes.
+const BESIDE: Patience = Patience { looks: Duration::ZERO, offers: Duration::ZERO, part: 16 };
+
 /// Between two looks at the processes of the others.
 const WATCH: Duration = Duration::from_millis(10);
 
@@ -57,9 +73,30 @@ pub struct MpiTransport {
     looked: Mutex<Instant>,
     /// No peer has said that some are lost.
     pub(crate) is_whole: AtomicBool,
-    own: Hello,
+    pub(crate) own: Hello,
     /// Bytes of a message at most.
     piece: usize,
+    /// What the processes of this host share: frames to those go through it, and no messages but the last.
+    pub(crate) near: OnceLock<Near>,
+    pub(crate) why_apart: OnceLock<String>,
+}
+
+/// How a process joins.
+#[derive(Clone, Copy, Debug)]
+pub struct Joining<'a> {
+    /// The library; `None`: the launcher's.
+    pub library: Option<&'a Path>,
+    /// How many processes of a host share memory, one after the other by their numbers; the same for all.
+    /// 1: none does.
+    pub shared: u32,
+    /// Bytes of a message at most; longer frames are several.
+    pub piece: usize,
+}
+
+impl Default for Joining<'_> {
+    fn default() -> Self {
+        Joining { library: None, shared: u32::MAX, piece: PIECE }
+    }
 }
 
 /// What this endpoint knows of a peer.
@@ -71,28 +108,24 @@ pub(crate) struct Remote {
     pub gone: OnceLock<Loss>,
     /// Whether `gone` is what users are told.
     told: AtomicBool,
+    /// Of a process of this host: how many of them, as it says, share memory.
+    pub shared: AtomicU32,
+    /// Its descriptor of the memory that it has made for that.
+    pub world: OnceLock<u32>,
+    /// It has said why it shares none.
+    pub apart: OnceLock<String>,
 }
 
 impl MpiTransport {
-    /// Opens the library (`given`, or the launcher's) and joins the processes that the launcher has started,
-    /// once per process. Divides the processors of a host among them where the launcher has not.
+    /// Opens the library and joins the processes that the launcher has started, once per process. Divides the
+    /// processors of a host among them where the launcher has not, and lets them share memory.
     ///
     /// Waits until all have called this. If they do not within a minute, the process ends with an error.
     ///
     /// # Errors
     /// No library, another one than the launcher's, or a program that uses MPI itself.
-    pub fn join(launched: &Launched, given: Option<&Path>) -> Result<&'static MpiTransport, MpiError> {
-        MpiTransport::join_in_pieces(launched, given, PIECE)
-    }
-
-    /// The same with messages of at most this many bytes; longer frames are sent in pieces.
-    #[doc(hidden)]
-    pub fn join_in_pieces(
-        launched: &Launched,
-        given: Option<&Path>,
-        piece: usize,
-    ) -> Result<&'static MpiTransport, MpiError> {
-        let mpi = find::library(given, launched)?;
+    pub fn join(launched: &Launched, joining: &Joining<'_>) -> Result<&'static MpiTransport, MpiError> {
+        let mpi = find::library(joining.library, launched)?;
         let named = |expected: String| {
             MpiError::new(format!(
                 "{} ({}): expected {expected}: this library is not the launcher's; say which is with FLASH_MPI_LIB",
@@ -112,7 +145,7 @@ impl MpiTransport {
                 "to be rank {expected} of {all}, as the launcher says, found rank {rank} of {size}"
             )));
         }
-        let own = Hello::own();
+        let own = Hello::own(joining.shared);
         let transport: &'static MpiTransport = Box::leak(Box::new(MpiTransport {
             mpi,
             me: Peer(rank),
@@ -125,7 +158,9 @@ impl MpiTransport {
             looked: Mutex::new(Instant::now()),
             is_whole: AtomicBool::new(true),
             own,
-            piece: piece.clamp(1, PIECE),
+            piece: joining.piece.clamp(1, PIECE),
+            near: OnceLock::new(),
+            why_apart: OnceLock::new(),
         }));
         at_end(transport);
         let hello = transport.own.bytes();
@@ -137,6 +172,7 @@ impl MpiTransport {
             }
         }
         let _ = transport.peers[rank as usize].info.set(transport.own.info(Peer(rank)));
+        within(START, launched, "get_runtime", || transport.share_memory());
         Ok(transport)
     }
 
@@ -145,6 +181,9 @@ impl MpiTransport {
     /// A process that finalizes has received all that was sent to it, as MPICH demands: it waits until each
     /// of the others has said the same, which is the last that it sends.
     pub(crate) fn leave(&self) {
+        if let Some(near) = self.near.get() {
+            near.transport.leave();
+        }
         let (said, until) = (u8::from(self.is_whole()), Instant::now() + END);
         for (peer, remote) in self.others() {
             if !is_lost(remote) {
@@ -217,6 +256,11 @@ impl MpiTransport {
         NetError::Lost(Box::new(self.lose(peer, How::Unreachable(why)).clone()))
     }
 
+    /// Bytes of the longest frame that is sent as messages.
+    fn longest_message(&self) -> usize {
+        LONGEST.min(self.piece.saturating_mul(WINDOW as usize / 2))
+    }
+
     /// Sends a message that is no frame. `Full` is an answer, too.
     pub(crate) fn send_sign(&self, to: Peer, tag: c_int) -> Result<(), NetError> {
         let remote = self.remote(to)?;
@@ -240,6 +284,7 @@ impl MpiTransport {
     pub(crate) fn meet(&self, peer: Peer, remote: &Remote, hello: Hello) {
         let is_here =
             (&hello.host, &hello.space) == (&self.own.host, &self.own.space) && !hello.host.is_empty();
+        remote.shared.store(if is_here { hello.shared } else { 0 }, Relaxed);
         if !is_here || hello.cpus != self.own.cpus {
             self.spins.store(true, Relaxed);
         }
@@ -248,6 +293,20 @@ impl MpiTransport {
             self.lose(peer, How::Ended(None));
         }
         self.wake();
+    }
+
+    /// Takes messages until something has come about. Frames wait to be handed over.
+    pub(crate) fn take_until(&self, is_there: impl Fn() -> bool) {
+        while !is_there() {
+            // So that all that may come before what is waited for is taken.
+            self.has_pending.store(true, Relaxed);
+            if let Some(mut receiver) = self.try_receiver() {
+                self.fill(&mut receiver);
+            }
+            self.watch();
+            self.settle();
+            nap(NAPS[0]);
+        }
     }
 
     /// Looks for processes that have ended, not more often than [`WATCH`].
@@ -293,7 +352,8 @@ impl MpiTransport {
     }
 
     /// Waits: only looks for a time, offers its processor for a time, and naps then.
-    fn wait_looking(&self, ticket: Ticket, until: Option<Instant>, [looks, offers]: [Duration; 2]) {
+    fn wait_looking(&self, ticket: Ticket, until: Option<Instant>, patience: Patience) {
+        let Patience { looks, offers, part } = patience;
         if self.is_due(ticket) {
             return;
         }
@@ -314,8 +374,15 @@ impl MpiTransport {
                     // A loss that it finds makes the ticket old.
                     self.watch();
                     self.settle();
-                    let length = (waited / PART).clamp(NAPS[0], NAPS[1]);
-                    nap(rest.map_or(length, |rest| rest.min(length)));
+                    let length = (waited / part).clamp(NAPS[0], NAPS[1]);
+                    let length = rest.map_or(length, |rest| rest.min(length));
+                    match self.near.get() {
+                        None => nap(length),
+                        // A frame from this host ends it.
+                        Some(near) => {
+                            exactly(|| near.transport.doze(ticket, Some(now + length)));
+                        }
+                    }
                 }
             }
         }
@@ -323,7 +390,11 @@ impl MpiTransport {
 
     /// Whether there is something to do for a thread with this ticket.
     fn is_due(&self, ticket: Ticket) -> bool {
-        if self.ticket() != ticket {
+        let is_due = match self.near.get() {
+            None => self.ticket() != ticket,
+            Some(near) => near.transport.is_due(ticket),
+        };
+        if is_due {
             return true;
         }
         // A thread that takes frames sees to all that come.
@@ -355,25 +426,41 @@ impl Transport for MpiTransport {
     }
 
     fn peers(&self) -> usize {
-        self.peers.len()
+        let near = self.near.get().map_or(0, |near| near.transport.peers());
+        self.peers.len().max(near)
+    }
+
+    fn places(&self) -> usize {
+        let near = self.near.get().map_or(0, |near| near.transport.places());
+        self.peers.len().max(near)
     }
 
     fn info(&self, peer: Peer) -> Option<PeerInfo> {
-        self.peers.get(peer.0 as usize)?.info.get().cloned()
+        match self.peers.get(peer.0 as usize) {
+            Some(remote) => remote.info.get().cloned(),
+            None => self.near(peer)?.info(peer),
+        }
     }
 
-    fn longest(&self) -> usize {
-        LONGEST.min(self.piece.saturating_mul(WINDOW as usize / 2))
+    fn longest(&self, to: Peer) -> usize {
+        match self.near(to) {
+            Some(near) => near.longest(to),
+            None => self.longest_message(),
+        }
     }
 
     fn post_parts(&self, to: Peer, parts: &[&[u8]]) -> Result<(), NetError> {
+        if let Some(near) = self.near(to) {
+            return near.post_parts(to, parts);
+        }
         let remote = self.remote(to)?;
         if let Some(loss) = remote.gone.get() {
             return Err(NetError::Lost(Box::new(loss.clone())));
         }
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        if bytes > self.longest() {
-            return Err(NetError::TooLong { to, bytes, most: self.longest() });
+        let most = self.longest_message();
+        if bytes > most {
+            return Err(NetError::TooLong { to, bytes, most });
         }
         let messages = bytes.div_ceil(self.piece).max(1);
         let mut outbox = self.outbox(remote);
@@ -405,9 +492,15 @@ impl Transport for MpiTransport {
     }
 
     fn progress(&self, sink: &mut dyn FnMut(Peer, &[u8])) -> Progress {
+        let near = self.near.get();
+        if let Some(near) = near.filter(|near| near.is_all) {
+            return near.transport.progress(sink);
+        }
+        // Held for both.
         let Some(mut receiver) = self.try_receiver() else { return Progress::Busy };
+        let of_near = near.map_or(Progress::Nothing, |near| near.transport.progress(sink));
         if !self.fill(&mut receiver) {
-            return Progress::Nothing;
+            return of_near;
         }
         while let Some((from, frame)) = receiver.ready.pop_front() {
             receiver.peers[from.0 as usize].taken += 1;
@@ -419,23 +512,43 @@ impl Transport for MpiTransport {
     }
 
     fn ticket(&self) -> Ticket {
-        Ticket::of(self.wakes.load(Acquire))
+        match self.near.get() {
+            Some(near) => near.transport.ticket(),
+            None => Ticket::of(self.wakes.load(Acquire)),
+        }
     }
 
     fn wait(&self, ticket: Ticket, until: Option<Instant>) {
-        let spin = if self.spins.load(Relaxed) { SPIN } else { Duration::ZERO };
-        self.wait_looking(ticket, until, [spin, YIELD]);
+        if let Some(near) = self.near.get().filter(|near| near.is_all) {
+            return near.transport.wait(ticket, until);
+        }
+        let looks = if self.spins.load(Relaxed) { AWAKE.looks } else { Duration::ZERO };
+        self.wait_looking(ticket, until, Patience { looks, ..AWAKE });
     }
 
     fn doze(&self, ticket: Ticket, until: Option<Instant>) {
-        self.wait_looking(ticket, until, [Duration::ZERO; 2]);
+        if let Some(near) = self.near.get().filter(|near| near.is_all) {
+            return near.transport.doze(ticket, until);
+        }
+        self.wait_looking(ticket, until, BESIDE);
     }
 
     fn wake(&self) {
-        self.wakes.fetch_add(1, Release);
+        match self.near.get() {
+            Some(near) => near.transport.wake(),
+            None => drop(self.wakes.fetch_add(1, Release)),
+        }
     }
 
     fn lost(&self, peer: Peer) -> Option<Loss> {
+        if let Some(near) = self.near(peer) {
+            let loss = near.lost(peer)?;
+            // MPI is not finalized with it. One that leaves says so in its last message.
+            if loss.how != How::Left && self.remote(peer).is_ok_and(|remote| remote.gone.get().is_none()) {
+                self.lose(peer, loss.how.clone());
+            }
+            return Some(loss);
+        }
         let remote = self.peers.get(peer.0 as usize)?;
         if remote.gone.get().is_none() {
             self.watch();
@@ -456,34 +569,45 @@ impl Transport for MpiTransport {
 
     fn is_watched_by_frames(&self, peer: Peer) -> bool {
         peer != self.me
+            && self.near(peer).is_none()
             && self.remote(peer).is_ok_and(|remote| {
                 remote.info.get().is_none_or(|info| info.host.is_empty() || info.host != self.own.host)
             })
     }
 
     fn end(&self, peer: Peer, limit: Duration) -> bool {
-        if peer == self.me || self.remote(peer).is_err() {
+        if peer == self.me {
             return false;
+        }
+        let near = self.near(peer).map(|near| near.end(peer, limit));
+        if self.remote(peer).is_err() {
+            return near.unwrap_or(false);
         }
         // Whatever becomes of it: MPI is not finalized with it any more.
         self.lose(peer, How::Unreachable("its process was ended, as it gave no sign of life".to_owned()));
-        self.watches.end(peer, limit).unwrap_or(false)
+        near.unwrap_or_else(|| self.watches.end(peer, limit).unwrap_or(false))
     }
 
     fn ping(&self, to: Peer) -> Result<(), NetError> {
-        self.send_sign(to, PING)
+        match self.near(to) {
+            Some(near) => near.ping(to),
+            None => self.send_sign(to, PING),
+        }
     }
 
     fn heard(&self, from: Peer) -> u64 {
+        if let Some(near) = self.near(from) {
+            return near.heard(from);
+        }
         self.peers.get(from.0 as usize).map_or(0, |remote| remote.heard.load(Relaxed))
     }
 
     fn heap(&self) -> Option<&SharedHeap> {
-        None
+        self.near.get()?.transport.heap()
     }
 
-    fn memory(&self, _: Peer) -> Option<SharedMemory> {
-        None
+    fn memory(&self, of: Peer) -> Option<SharedMemory> {
+        self.near(of)?.memory(of)
     }
 }
 

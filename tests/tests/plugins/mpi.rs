@@ -3,9 +3,13 @@
 //! `cargo xtask test` installs the libraries, and names their folder in `FLASH_TEST_MPI`. One that is missing
 //! is a skip.
 
-use crate::ranks::{LONG, copies_from_device_to_device, has_computed, has_topology_of_three, within};
+use crate::ranks::{
+    LONG, copies_from_device_to_device, goes_on_after_losses, has_computed, has_topology_of_three, kill,
+    within,
+};
+use flash_core::get_runtime;
 use flash_net::{How, NetError, Peer, Progress, Transport};
-use flash_net_mpi::{Family, MPICH_HANDLES, MpiTransport, STANDARD_HANDLES, launched};
+use flash_net_mpi::{Family, Joining, MPICH_HANDLES, MpiTransport, STANDARD_HANDLES, launched};
 use flash_tests::plugins::{self, Language, built, text_of};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -130,27 +134,31 @@ fn numbers_of_each_family_are_those_of_its_header() {
     }
 }
 
-/// What a process of [`frames_pass_on_every_library`] runs.
+/// What a process of a test's job is told: that it is one, or how many share memory, and the library.
 const PROCESS: &str = "FLASH_TEST_MPI_PROCESS";
+/// The setting that says how many processes of this host share memory.
+const SHARED: &str = "FLASH_MPI_SHARED";
 
 #[test]
 fn frames_pass_on_every_library() {
     const TEST: &str = "mpi::frames_pass_on_every_library";
-    if std::env::var_os(PROCESS).is_some() {
-        return pass_frames();
+    if let Ok(told) = std::env::var(PROCESS) {
+        return pass_frames(&told);
     }
     let this = std::env::current_exe().unwrap();
-    for (name, library) in
-        ALL.map(|name| (name, None)).into_iter().chain([("mpich-5", Some("lib/libmpi_abi.so.1"))])
-    {
+    let messages = ALL.map(|name| (name, "", 1)).into_iter().chain([("mpich-5", "lib/libmpi_abi.so.1", 1)]);
+    let shared = ALL.map(|name| (name, "", u32::MAX));
+    // One of three processes gets messages.
+    let both = ["open-mpi-4", "mpich-4"].map(|name| (name, "", 2));
+    for (name, library, shared) in messages.chain(shared).chain(both) {
         let Some(folder) = installed(TEST, name) else { continue };
         let mut command = job(&folder, 3, &this, &["--exact", TEST, "--nocapture"]);
-        let library =
-            library.map_or_else(String::new, |library| folder.join(library).to_str().unwrap().to_owned());
-        command.env(PROCESS, library);
+        let library = if library.is_empty() { PathBuf::new() } else { folder.join(library) };
+        command.env(PROCESS, format!("{shared}:{}", library.display()));
         let output = output(command);
         let text = text_of(&output);
-        assert!(output.status.success() && text.matches("1 passed").count() == 3, "{name}: {text}");
+        let passed = text.matches("1 passed").count();
+        assert!(output.status.success() && passed == 3, "{name}, {shared} share memory: {text}");
     }
 }
 
@@ -202,33 +210,49 @@ impl Process {
     }
 }
 
-fn pass_frames() {
-    let library = std::env::var_os(PROCESS).filter(|path| !path.is_empty()).map(PathBuf::from);
+fn pass_frames(told: &str) {
+    let (shared, library) = told.split_once(':').unwrap();
+    let shared: u32 = shared.parse().unwrap();
+    let library = Some(Path::new(library)).filter(|path| !path.as_os_str().is_empty());
     let launched = launched().expect("a launcher has started this process");
-    let transport = MpiTransport::join_in_pieces(&launched, library.as_deref(), PIECE).unwrap();
+    let transport = MpiTransport::join(&launched, &Joining { library, shared, piece: PIECE }).unwrap();
     let process = Process { transport, came: RefCell::default() };
     let me = transport.me();
     assert_eq!((me, transport.peers()), (Peer(launched.rank), 3));
     let others: Vec<Peer> = (0..3).map(Peer).filter(|peer| *peer != me).collect();
+    assert_eq!(transport.why_apart(), None);
+    for other in &others {
+        let shares = other.0 / shared == me.0 / shared;
+        assert_eq!(transport.memory(*other).is_some(), shares, "{me}, {other}");
+        assert_eq!(transport.longest(*other) == flash_net::MAX_FRAME, shares, "{me}, {other}");
+    }
 
     // Frames of many lengths to each other process at once; also such of several messages.
-    let lengths: Vec<usize> =
-        (0..200).map(|i| [0, 1, i, 4096, PIECE, PIECE + 1, 3 * PIECE + i][i % 7]).collect();
-    for length in &lengths {
-        others.iter().for_each(|other| process.post(*other, &frame(*length)));
+    let lengths = (0..200).map(|i| [0, 1, i, 4096, PIECE, PIECE + 1, 3 * PIECE + i][i % 7]);
+    let to = |peer: Peer| lengths.clone().map(move |length| frame(length.min(transport.longest(peer))));
+    for (first, second) in to(others[0]).zip(to(others[1])) {
+        process.post(others[0], &first);
+        process.post(others[1], &second);
     }
-    for (at, length) in lengths.iter().enumerate() {
-        for other in &others {
+    for other in &others {
+        for (at, expected) in to(*other).enumerate() {
             let found = process.next(*other);
-            assert!(found == frame(*length), "frame {at} from {other}: {} bytes of {length}", found.len());
+            assert!(
+                found == expected,
+                "frame {at} from {other}: {} bytes of {}",
+                found.len(),
+                expected.len()
+            );
         }
     }
     assert!(others.iter().all(|other| transport.info(*other).is_some_and(|info| info.pid > 0)));
 
     // What is too long, and what there is not.
-    let longest = transport.longest();
-    let too_long = transport.post(others[0], &vec![0; longest + 1]);
-    assert!(matches!(too_long, Err(NetError::TooLong { most, .. }) if most == longest), "{too_long:?}");
+    for other in &others {
+        let longest = transport.longest(*other);
+        let too_long = transport.post(*other, &vec![0; longest + 1]);
+        assert!(matches!(too_long, Err(NetError::TooLong { most, .. }) if most == longest), "{too_long:?}");
+    }
     assert!(matches!(transport.post(Peer(3), b""), Err(NetError::NoPeer { peers: 3, .. })));
 
     // Rank 0 takes nothing while 1 posts until it is full; then all come.
@@ -299,7 +323,7 @@ fn devices_of_processes_of_mpi_pass_the_suite_of_backends() {
         [("RANK", &[][..]), ("RANK:1/TEST", &[("FLASH_BACKEND_PATH", test), ("FLASH_TEST", "devices=2")])]
     {
         let mut command = job(&folder, 2, &built().flash, &["conformance", key, "--check", ""]);
-        command.envs(variables.iter().copied());
+        command.envs(variables.iter().copied()).env(SHARED, "1");
         let output = output(command);
         let text = text_of(&output);
         assert!(output.status.success() && text.contains(" 0 failed"), "{key}: {text}");
@@ -309,18 +333,73 @@ fn devices_of_processes_of_mpi_pass_the_suite_of_backends() {
 #[test]
 fn agents_of_mpi_copy_from_each_other() {
     const TEST: &str = "mpi::agents_of_mpi_copy_from_each_other";
-    if std::env::var_os(PROCESS).is_some() {
-        return copies_from_device_to_device("RANK");
+    if let Ok(key) = std::env::var(PROCESS) {
+        return copies_from_device_to_device(&key);
     }
     for name in ["open-mpi-4", "mpich-4"] {
         let Some(folder) = installed(TEST, name) else { continue };
         let this = std::env::current_exe().unwrap();
-        let mut command = job(&folder, 4, &this, &["--exact", TEST, "--nocapture"]);
-        command.env(PROCESS, "");
-        let output = output(command);
-        let text = text_of(&output);
-        assert!(output.status.success() && text.contains("1 passed"), "{name}: {text}");
+        // By messages; and by memory that they share with each other, and not with the controller.
+        for (shared, key) in [("1", "RANK"), ("2", "RANK:2,RANK:3")] {
+            let mut command = job(&folder, 4, &this, &["--exact", TEST, "--nocapture"]);
+            command.env(PROCESS, key).env(SHARED, shared);
+            let output = output(command);
+            let text = text_of(&output);
+            assert!(output.status.success() && text.contains("1 passed"), "{name}, {key}: {text}");
+        }
     }
+}
+
+#[test]
+fn another_process_takes_the_place_of_one_of_mpi_on_the_same_host() {
+    const TEST: &str = "mpi::another_process_takes_the_place_of_one_of_mpi_on_the_same_host";
+    if std::env::var_os(PROCESS).is_some() {
+        // Those that are started later come here, too.
+        flash_core::agent_here();
+        let rt = get_runtime("RANK").unwrap();
+        // MPICH's launcher ends the job if one of its processes aborts, and not if it is killed.
+        kill(rt.devices()[0].query("pid").unwrap().parse().unwrap());
+        goes_on_after_losses(&rt, "rank 1", false, 20_000);
+        let rt = get_runtime("ALL_CPU@agent,RANK").unwrap();
+        let ids: Vec<&str> = rt.devices().iter().map(|device| device.id()).collect();
+        assert_eq!(ids, ["RANK:ALL_CPU:0@agent", "RANK:1/ALL_CPU:0"]);
+        return;
+    }
+    for name in ["open-mpi-4", "mpich-4"] {
+        let Some(folder) = installed(TEST, name) else { continue };
+        let this = std::env::current_exe().unwrap();
+        // MPICH's launcher may drop what processes write after one was killed.
+        let place = plugins::directory();
+        let file = place.path().join("said");
+        let shell = format!("exec \"$0\" \"$@\" >>{} 2>&1", file.display());
+        let this = this.to_str().unwrap();
+        let line =
+            ["run", "-n", "2", "--mpi", "--", "sh", "-c", &shell, this, "--exact", TEST, "--nocapture"];
+        let mut command = plugins::flash("", &line);
+        of_launcher(&mut command, &folder);
+        command.env(PROCESS, "").env("FLASH_RANK_TIMEOUT_MS", "1000");
+        // The status is the launcher's, which has lost a process.
+        let launcher = text_of(&output(command));
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("1 passed"), "{name}: {text}{launcher}");
+    }
+}
+
+/// A process that cannot map what the others share: none of them does, which is said.
+#[test]
+fn processes_of_mpi_that_cannot_share_memory_send_messages() {
+    const TEST: &str = "mpi::processes_of_mpi_that_cannot_share_memory_send_messages";
+    let Some(folder) = installed(TEST, "open-mpi-4") else { return };
+    let (_, expected) = energies(plugins::program(&built().nbody, "", &[]), "ALL_CPU");
+    let nbody = built().nbody.to_str().unwrap();
+    let limited = r#"[ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -v 16000000; exec "$0" "$@""#;
+    let command = job(&folder, 3, Path::new("sh"), &["-c", limited, nbody]);
+    let (text, (devices, found)) = energies_and_text(command, "ALL_CPU,RANK");
+    assert_eq!(devices, ["ALL_CPU:0", "RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0"]);
+    assert_eq!(found, expected);
+    let said = "the processes of MPI on this machine share no memory, and send messages: rank 1 of ";
+    assert_eq!(text.matches(said).count(), 1, "{text}");
+    assert!(text.contains("Cannot allocate memory"), "{text}");
 }
 
 #[test]
@@ -399,14 +478,19 @@ fn without_mpi_an_ordinary_rank_is_an_error_that_says_why() {
 }
 
 /// Three steps of nbody on devices: their ids, and the energies.
-fn energies(mut command: Command, key: &str) -> (Vec<Value>, Value) {
+fn energies(command: Command, key: &str) -> (Vec<Value>, Value) {
+    energies_and_text(command, key).1
+}
+
+/// The same, with all that was said.
+fn energies_and_text(mut command: Command, key: &str) -> (String, (Vec<Value>, Value)) {
     command.args(["--runtime", key, "--bodies", "500", "--steps", "3", "--quiet", "--report", "-"]);
     let output = output(command);
     let text = text_of(&output);
     assert!(output.status.success(), "{key}: {text}");
     let report: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {text}"));
-    (report["devices"].as_array().unwrap().clone(), report["kinetic_energy"].clone())
+    (text, (report["devices"].as_array().unwrap().clone(), report["kinetic_energy"].clone()))
 }
 
 #[test]
@@ -415,10 +499,14 @@ fn a_program_has_the_same_bits_over_every_mpi() {
     let (_, expected) = energies(plugins::program(&built().nbody, "", &[]), "ALL_CPU");
     for name in ALL {
         let Some(folder) = installed(TEST, name) else { continue };
-        // By the launcher itself, and by `flash run`.
-        let (devices, found) = energies(job(&folder, 3, &built().nbody, &[]), "RANK");
-        assert_eq!(devices, ["RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0"], "{name}");
-        assert_eq!(found, expected, "{name}");
+        // By the launcher itself, with messages to one or all, and by `flash run`.
+        for shared in ["1", "2"] {
+            let mut command = job(&folder, 3, &built().nbody, &[]);
+            command.env(SHARED, shared);
+            let (devices, found) = energies(command, "RANK");
+            assert_eq!(devices, ["RANK:1/ALL_CPU:0", "RANK:2/ALL_CPU:0"], "{name}");
+            assert_eq!(found, expected, "{name}, {shared}");
+        }
         let nbody = built().nbody.to_str().unwrap();
         let mut command = plugins::flash("", &["run", "-n", "2", "--mpi", "--", nbody]);
         of_launcher(&mut command, &folder);
@@ -444,7 +532,7 @@ fn a_lost_process_of_mpi_is_an_error_that_names_it_and_the_job_ends() {
         let line = [&["run", "-n", "3", "--mpi", "--", "sh", "-c", &shell, nbody][..], &arguments].concat();
         let mut command = plugins::flash("", &line);
         of_launcher(&mut command, &folder);
-        command.env("FLASH_RANK_TIMEOUT_MS", "3000");
+        command.env("FLASH_RANK_TIMEOUT_MS", "3000").env(SHARED, "1");
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ranks = within(LONG, || {
             let found = below(process.id());

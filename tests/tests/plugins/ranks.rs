@@ -257,7 +257,7 @@ impl CpuItem<Ending<'_>> for Plain {
 }
 
 /// What a lost process takes with it, and what it does not: on a device with a memory of its own, or not.
-fn goes_on_after_losses(rt: &RuntimeObj, name: &str, has_own_memory: bool, len: usize) {
+pub(crate) fn goes_on_after_losses(rt: &RuntimeObj, name: &str, has_own_memory: bool, len: usize) {
     let all = |value: u64| vec![value; len];
     let launch = |way: u32, x: &FlashMemory<u64>| rt.submit(Ending::of(way, x)).exec([len]);
     let pid = || rt.devices()[0].query("pid").unwrap();

@@ -48,7 +48,7 @@ pub(super) struct LocalDevice {
     buffers: Mutex<HashMap<u64, Arc<Held>>>,
     worker: Worker,
     /// Jobs of the worker that have not ended.
-    jobs: Arc<AtomicU32>,
+    jobs: AtomicU32,
 }
 
 // SAFETY: devices may be used from any thread, as the plugin interface says.
@@ -196,7 +196,7 @@ impl LocalDevice {
             spaces,
             buffers: Mutex::default(),
             worker: Worker::new("flash-agent"),
-            jobs: Arc::default(),
+            jobs: AtomicU32::new(0),
         })
     }
 
@@ -229,13 +229,15 @@ impl LocalDevice {
         })
     }
 
-    /// Lets the device's thread do something, after what it was given before.
-    pub fn later(&self, job: impl FnOnce() + Send + 'static) {
+    /// Lets the device's thread do something, after what it was given before. `rests` is called when threads
+    /// of this process have computed for the device, and have nothing more to do.
+    pub fn later(&'static self, job: impl FnOnce() + Send + 'static, rests: impl FnOnce() + Send + 'static) {
         self.jobs.fetch_add(1, AcqRel);
-        let jobs = self.jobs.clone();
         self.worker.run(Box::new(move || {
             let _ = caught(job);
-            jobs.fetch_sub(1, AcqRel);
+            if self.jobs.fetch_sub(1, AcqRel) == 1 && self.info.class == Class::Cpu {
+                rests();
+            }
         }));
     }
 

@@ -91,13 +91,13 @@ impl Agent {
                 let get = other.get(source.buffer, get)?;
                 device.put(buffer, put, get.run()?)?.map_or(Ok(()), |copy| copy.run())
             };
-            device.later(move || self.answer_outcome(number, left.try_for_each(copy)));
+            self.later(device, move || self.answer_outcome(number, left.try_for_each(copy)));
             return Ok(());
         }
         let fetch = Fetch { device, buffer, source, left: Box::new(left), pending: 0 };
         lock(&self.fetches).copies.insert(number, fetch);
         // After what the device was given before.
-        device.later(move || (0..IN_FLIGHT).for_each(|_| self.ask_for_piece(number)));
+        self.later(device, move || (0..IN_FLIGHT).for_each(|_| self.ask_for_piece(number)));
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl Agent {
         drop(fetches);
         let request = Request::Get { device: source.device, buffer: source.buffer, shape: get };
         let piece = Exchange { peer: source.peer, number: own };
-        if let Err(error) = self.send(piece, Kind::Request, &request, &[]) {
+        if let Err(error) = self.send(piece, Kind::Request, &request) {
             // This process may know before the controller does. It will try again, from elsewhere.
             let failure = Failure::new(Code::Other, format!("a copy from another agent: {}", failed(&error)));
             self.give_up(number, failure);
@@ -150,7 +150,7 @@ impl Agent {
             (Answer::Failed { code, text }, _) => Err(Failure::new(Code::of(code), text)),
             (other, _) => Err(bad(format!("expected a piece of a buffer, found {other:?}"))),
         });
-        device.later(move || {
+        self.later(device, move || {
             if !lock(&self.fetches).copies.contains_key(&of) {
                 return;
             }
@@ -173,7 +173,7 @@ impl Agent {
         let device = lock(&self.fetches).copies.get(&number).map(|fetch| fetch.device);
         let Some(device) = device else { return };
         let failure = Failure::new(Code::DeviceLost, "the agent that this is copied from is gone");
-        device.later(move || self.give_up(number, failure));
+        self.later(device, move || self.give_up(number, failure));
     }
 
     fn give_up(&self, number: u32, failure: Failure) {

@@ -67,8 +67,8 @@ pub(crate) struct Agent {
     recent: Mutex<Recent>,
     /// The flags of launches that have not ended, by the numbers of their requests.
     running: Mutex<HashMap<u32, Arc<AtomicU32>>>,
-    /// Bodies of answers that the controller has not read.
-    lent: Mutex<HashSet<u64>>,
+    /// Bodies of answers that these processes have not read.
+    lent: Mutex<HashSet<(Peer, u64)>>,
     /// Copies from other agents.
     fetches: Mutex<Fetches>,
     launches: AtomicU64,
@@ -191,7 +191,7 @@ impl Agent {
         *lock(&self.fetches) = Fetches::default();
         let lent = std::mem::take(&mut *lock(&self.lent));
         if let Some(heap) = self.transport.heap() {
-            lent.into_iter().for_each(|offset| drop(heap.free(offset)));
+            lent.into_iter().for_each(|(_, offset)| drop(heap.free(offset)));
         }
     }
 
@@ -222,6 +222,11 @@ impl Agent {
         let this = Exchange { peer: from, number: head.number };
         let body = wire::body(&self.transport, from, head, rest);
         if head.kind == Kind::Answer {
+            if let (Ok((_, Some(offset))), Some(device)) = (&body, self.devices.first()) {
+                let (read, to) =
+                    (Request::Read { offset: *offset }, Exchange { peer: from, number: u32::MAX });
+                self.later(device, move || drop(self.send(to, Kind::Request, &read)));
+            }
             return self.piece_came(this, body.map(|(body, _)| body));
         }
         // What is asked for borrows the body.
@@ -238,13 +243,19 @@ impl Agent {
             }
             _ => match wire::decode(&body)?.0 {
                 Request::Get { device, buffer, shape } => self.get(this, device, (buffer, shape)),
+                Request::Read { offset } => {
+                    self.was_read(from, offset);
+                    Ok(())
+                }
                 _ => Err(bad("a request of an agent that only a controller may make".into())),
             },
         });
         let Err(failure) = served else { return };
         match self.devices.first() {
             // That may wait for room, and this thread does not wait for other agents.
-            Some(device) if from != CONTROLLER => device.later(move || self.answer_failure(this, &failure)),
+            Some(device) if from != CONTROLLER => {
+                self.later(device, move || self.answer_failure(this, &failure))
+            }
             _ => self.answer_failure(this, &failure),
         }
     }
@@ -253,7 +264,7 @@ impl Agent {
     fn get(&'static self, this: Exchange, device: u32, (buffer, shape): (u64, Shape)) -> Result<(), Failure> {
         let device = self.device(device)?;
         let copy = device.get(buffer, shape)?;
-        device.later(move || match copy.run() {
+        self.later(device, move || match copy.run() {
             Ok(bytes) => self.answer_with(this, &Answer::Bytes, bytes),
             Err(failure) => self.answer_failure(this, &failure),
         });
@@ -282,7 +293,7 @@ impl Agent {
             }
             Request::Prepare { device, kernel, implementation } => {
                 let (device, implementation) = (self.device(device)?, library::of(&implementation)?);
-                device.later(move || {
+                self.later(device, move || {
                     let prepared = device.prepare(implementation);
                     match prepared {
                         Ok(prepared) => {
@@ -302,7 +313,7 @@ impl Agent {
             }
             Request::Preload { device, implementation } => {
                 let (device, implementation) = (self.device(device)?, library::of(&implementation)?);
-                device.later(move || {
+                self.later(device, move || {
                     device.preload(implementation);
                     self.answer(number, &Answer::Done { start: 0, end: 0 });
                 });
@@ -344,17 +355,17 @@ impl Agent {
             Request::Clear { device, buffer } => {
                 let device = self.device(device)?;
                 let buffer = device.held(buffer)?;
-                device.later(move || self.answer_outcome(number, buffer.clear()));
+                self.later(device, move || self.answer_outcome(number, buffer.clear()));
             }
             Request::Copy { device, from, to, shape } => {
                 let device = self.device(device)?;
                 let copy = device.copy(self.memory.as_ref(), from, to, shape)?;
-                device.later(move || self.answer_outcome(number, copy.run()));
+                self.later(device, move || self.answer_outcome(number, copy.run()));
             }
             Request::Put { device, buffer, shape } => {
                 let device = self.device(device)?;
                 match device.put(buffer, shape, behind)? {
-                    Some(copy) => device.later(move || self.answer_outcome(number, copy.run())),
+                    Some(copy) => self.later(device, move || self.answer_outcome(number, copy.run())),
                     None => done(),
                 }
             }
@@ -373,15 +384,18 @@ impl Agent {
                 let has = self.device(device)?.has(kind, name);
                 self.answer(number, &Answer::Yes(has));
             }
-            Request::Read { offset } => {
-                if lock(&self.lent).remove(&offset)
-                    && let Some(heap) = self.transport.heap()
-                {
-                    let _ = heap.free(offset);
-                }
-            }
+            Request::Read { offset } => self.was_read(CONTROLLER, offset),
         }
         Ok(())
+    }
+
+    /// Frees what was lent to a process, which has read it.
+    fn was_read(&self, by: Peer, offset: u64) {
+        if lock(&self.lent).remove(&(by, offset))
+            && let Some(heap) = self.transport.heap()
+        {
+            let _ = heap.free(offset);
+        }
     }
 
     fn check_size(&self, found: u64, what: &str) -> Result<(), Failure> {
@@ -425,8 +439,15 @@ impl Agent {
         // Devices with queues of their own return at once.
         match is_here || !is_synchronous {
             true => run(),
-            false => device.later(run),
+            false => self.later(device, run),
         }
+    }
+
+    /// Lets a device's thread do something, after what it was given before.
+    fn later(&'static self, device: &'static LocalDevice, job: impl FnOnce() + Send + 'static) {
+        // The thread that takes frames sleeps while threads of this process compute, and looks for what comes
+        // next once they do not.
+        device.later(job, || self.transport.wake());
     }
 
     fn answer_outcome(&self, number: u32, outcome: Result<(), Failure>) {
@@ -447,22 +468,31 @@ impl Agent {
 
     /// Sends an answer, and bytes behind it. A process that has gone needs none.
     fn answer_with(&self, to: Exchange, answer: &Answer<'_>, bytes: &[u8]) {
-        if let Ok(lent) = self.send(to, Kind::Answer, answer, bytes) {
-            lock(&self.lent).extend(lent.map(|lent| lent.offset));
-        }
+        let head = (to.number, Kind::Answer);
+        let sent = match answer {
+            Answer::Done { .. } | Answer::Yes(_) => self.send(to, Kind::Answer, answer),
+            _ => self.post(|| {
+                // Before the other process can say that it has read it.
+                let mut lent = lock(&self.lent);
+                let block = wire::send(&self.transport, to.peer, head, answer, bytes)?;
+                lent.extend(block.map(|block| (to.peer, block.offset)));
+                Ok(())
+            }),
+        };
+        let _ = sent;
     }
 
-    /// Sends a message; waits for room.
-    fn send(
-        &self,
-        to: Exchange,
-        kind: Kind,
-        message: &impl Serialize,
-        bytes: &[u8],
-    ) -> Result<Option<wire::Lent>, NetError> {
+    /// Sends a message that fits into a frame; waits for room.
+    fn send(&self, to: Exchange, kind: Kind, message: &impl Serialize) -> Result<(), NetError> {
+        let head = (to.number, kind);
+        self.post(|| wire::send(&self.transport, to.peer, head, message, &[]).map(drop))
+    }
+
+    /// Calls what posts a frame until there is room for it.
+    fn post(&self, post: impl Fn() -> Result<(), NetError>) -> Result<(), NetError> {
         loop {
             let ticket = self.transport.ticket();
-            match wire::send(&self.transport, to.peer, (to.number, kind), message, bytes) {
+            match post() {
                 Err(NetError::Full { .. }) => {
                     self.transport.wait(ticket, Some(Instant::now() + Duration::from_millis(1)));
                 }

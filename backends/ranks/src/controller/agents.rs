@@ -11,6 +11,7 @@ use crate::wire::{self, RemoteDevice, Request};
 use flash_backend::abi::{ABI_MAJOR, ABI_MINOR};
 use flash_backend::{Code, Failure, notice};
 use flash_net::{How, Member, Peer, Transport, World, end_with_parent};
+use flash_net_mpi::RANK_VARIABLES;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -138,7 +139,7 @@ impl Controller {
         let Some(loss) = self.transport.lost(peer) else { return Ok(peer) };
         // A process that hangs would go on to hold what its successor needs.
         self.transport.end(peer, END);
-        if self.world.is_none() {
+        if !self.can_replace(agent) {
             return Err(wire::gone(&loss));
         }
         if let Some(mut last) = started.take() {
@@ -163,7 +164,12 @@ impl Controller {
 
     /// True if an agent is lost, and no process can take its place.
     pub fn is_gone(&self, agent: &Agent) -> bool {
-        self.world.is_none() && self.is_lost(agent.peer())
+        !self.can_replace(agent) && self.is_lost(agent.peer())
+    }
+
+    /// True if another process can take the place of an agent's: on this host.
+    fn can_replace(&self, agent: &Agent) -> bool {
+        self.world.is_some() && self.transport.memory(agent.peer()).is_some()
     }
 
     /// How many agents are.
@@ -176,8 +182,9 @@ impl Controller {
         // Its callers say for which agent.
         let failed = |why: String| Failure::new(Code::Unavailable, why);
         let service = member.name.rsplit_once('@').map(|(_, agent)| agent).filter(|agent| *agent != OWN);
-        let world =
-            self.world.ok_or_else(|| failed("no agent is started among processes of MPI".to_owned()))?;
+        let world = self
+            .world
+            .ok_or_else(|| failed("no agent is started where processes share no memory".to_owned()))?;
         let peer = world.add(member).map_err(|error| wire::failed(&error))?;
         let mut process = match service {
             None => Process::Child(self.spawn(world, peer).map_err(failed)?),
@@ -215,6 +222,10 @@ impl Controller {
                 command.arg0(name);
             }
             command.args(arguments).stdin(Stdio::null());
+            // It is no process of a launcher's job.
+            for name in RANK_VARIABLES {
+                command.env_remove(name);
+            }
             let spawned = match world.inherit(&mut command, peer) {
                 // SAFETY: between fork and exec the function makes one system call.
                 Ok(()) => unsafe { command.pre_exec(|| end_with_parent(libc::SIGKILL)) }

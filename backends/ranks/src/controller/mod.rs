@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The controller of a world.
 pub(crate) struct Controller {
-    /// To which processes can be added; none over MPI.
+    /// That of this host's processes, to which others can be added; over MPI there may be none.
     world: Option<&'static World>,
     transport: Detector<Box<dyn Transport>>,
     /// The agents that were started with it.

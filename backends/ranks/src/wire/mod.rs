@@ -273,7 +273,7 @@ pub(crate) fn send(
 ) -> Result<Option<Lent>, NetError> {
     let mut scratch: Scratch = [0; MAX_FRAME - HEAD];
     let head = |is_long| Head { number, kind, is_long }.bytes();
-    let longest = transport.longest() - HEAD;
+    let longest = transport.longest(to) - HEAD;
     if let Ok(body) = postcard::to_slice(message, &mut scratch)
         && body.len() + bytes.len() <= longest
     {
@@ -285,8 +285,8 @@ pub(crate) fn send(
         return transport.post_parts(to, &[&head(false), &body, bytes]).map(|()| None);
     }
     let body = [&body, bytes].concat();
-    let heap =
-        transport.heap().ok_or_else(|| unreadable("it is long, and there is no shared memory".into()))?;
+    let heap = transport.heap().filter(|_| transport.memory(to).is_some());
+    let heap = heap.ok_or_else(|| unreadable("it is long, and there is no shared memory".into()))?;
     let block = heap.alloc(body.len() as u64, 64)?;
     let at = heap.memory().pointer(block.offset, block.bytes)?;
     // SAFETY: a block of ours with at least that many bytes, which no other process has been told of.
