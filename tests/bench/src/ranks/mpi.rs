@@ -91,19 +91,25 @@ impl Family {
     }
 }
 
+/// How two processes of a launcher reach each other, as rows name it: through memory that they share, as they
+/// are on one host, or by messages, as if they were on two.
+pub const WAYS: [(&str, (&str, &str)); 2] =
+    [("started by", (SHARED, "2")), ("with messages of", (SHARED, "1"))];
+const SHARED: &str = "FLASH_MPI_SHARED";
+
 /// All rows of launches.
 pub fn rows() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for family in Family::ALL {
+    for (family, (way, shared)) in Family::ALL.iter().flat_map(|family| WAYS.map(|way| (family, way))) {
         let Some(mut peer) = or_without(family.name, family.peer())? else { continue };
-        let mut ours =
-            family.ours(solve::CHILD, &[(solve::KEY, "RANK:1/ALL_CPU"), ("FLASH_CPU_THREADS", "1")])?;
+        let environment = [(solve::KEY, "RANK:1/ALL_CPU"), ("FLASH_CPU_THREADS", "1"), shared];
+        let mut ours = family.ours(solve::CHILD, &environment)?;
         for (what, request, count) in [
             ("blocking launch of an empty kernel on an agent", "launch", LAUNCHES),
             ("chain of 1,000 on an agent, per kernel,", "chain", 1),
         ] {
             let name =
-                format!("{what} over {}, against a round trip of 1 B of that library in C", family.name);
+                format!("{what} {way} {}, against a round trip of 1 B of that library in C", family.name);
             let ours = Side(&mut ours, request, count);
             rows.push(row(name, "ns", ours, Side(&mut peer, "trip", TRIPS))?);
         }

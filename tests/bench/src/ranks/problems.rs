@@ -1,11 +1,10 @@
-//! The heat equation and gravity on two processes: beside two threads of one process, where they share
-//! memory, and beside C with MPI, where they do not.
+//! The heat equation and gravity on two processes: beside two threads of one process, and beside C with MPI.
 //!
 //! Both sides compute the same sums on problems of one size: `solve` here, `mpi.c` there. The C has kernels
 //! of its own, so a ratio has the difference of the kernels, too.
 
 use super::meter::{Meter, Side, row};
-use super::mpi::Family;
+use super::mpi::{Family, WAYS};
 use super::solve;
 use crate::peers::or_without;
 use crate::stats::{REPEATS, Row, turns};
@@ -54,17 +53,17 @@ fn against_threads() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Where they do not: over MPI.
+/// Where a launcher of MPI has started them.
 fn against_c() -> Result<Vec<Row>> {
     let family = Family::OPEN_MPI;
     let Some(mut peer) = or_without(family.name, family.peer())? else { return Ok(Vec::new()) };
-    let mut ours = family.ours(solve::CHILD, &BOTH)?;
     let mut rows = Vec::new();
-    for (problem, what, steps) in PROBLEMS {
+    for ((way, shared), (problem, what, steps)) in WAYS.iter().flat_map(|way| PROBLEMS.map(|it| (way, it))) {
+        let mut ours = family.ours(solve::CHILD, &[BOTH[0], BOTH[1], *shared])?;
         warm(&mut ours, what, steps)?;
         for (shares, prefix) in SHARES {
             let name =
-                format!("{problem}, a step, 2 processes over {}, {shares}, against C with MPI", family.name);
+                format!("{problem}, a step, 2 processes {way} {}, {shares}, against C with MPI", family.name);
             let what_of_ours = format!("{prefix}{what}");
             rows.extend(times(&name, Side(&mut ours, &what_of_ours, steps), Side(&mut peer, what, steps))?);
             let [what_of_ours, what] = [&what_of_ours, what].map(|what| format!("bytes.{what}"));
