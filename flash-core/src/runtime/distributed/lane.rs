@@ -214,7 +214,7 @@ impl Lane {
     /// the task without a thread; else calls a helper, if what waits is worth it.
     pub fn push(&'static self, task: TaskRef) {
         if !self.computes() {
-            task.get().is_for_device();
+            task.get().goes_to_device();
         }
         let (own, priority) = (task.get().expected, task.get().priority);
         let flies = self.runs == Runs::Alone && task.get().flies();
@@ -233,10 +233,10 @@ impl Lane {
                 drop(queue);
             }
         }
-        let is_left = self.left.load(Relaxed) > 0;
-        if flies && !is_left {
+        let is_left = || self.left.load(Relaxed) > 0;
+        if flies && !is_left() {
             self.drive(Pace::Try);
-        } else if all >= WORTH_WAKING && (helps(self) || is_left) {
+        } else if all >= WORTH_WAKING && (helps(self) || is_left()) {
             self.call();
         }
     }

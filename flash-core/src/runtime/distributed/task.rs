@@ -246,7 +246,7 @@ impl Task {
     }
 
     /// It goes to a device that does not compute on the threads of this process.
-    pub fn is_for_device(&self) {
+    pub fn goes_to_device(&self) {
         self.state.store(FOR_DEVICE, Relaxed);
     }
 

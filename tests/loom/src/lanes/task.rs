@@ -78,7 +78,7 @@ impl Task {
         self.expected < short.min(2)
     }
 
-    pub fn is_for_device(&self) {}
+    pub fn goes_to_device(&self) {}
 
     pub fn flies(&self) -> bool {
         self.flies
