@@ -7,8 +7,9 @@
 //! Each waits until it knows this of all.
 
 use crate::receiver::{APART, WORLD};
-use crate::transport::MpiTransport;
-use flash_net::{Member, Peer, SharedTransport, Transport, World};
+use crate::transport::{MpiTransport, Remote};
+use flash_net::{How, Member, NetError, Peer, SharedTransport, Transport, World};
+use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,10 +33,9 @@ impl Near {
 impl MpiTransport {
     /// Lets the processes of this host share memory, once all of the job have said what they are.
     pub(crate) fn share_memory(&self) {
-        self.take_until(|| {
-            self.others().all(|(_, remote)| remote.info.get().is_some() || remote.gone.get().is_some())
-        });
-        let shared = |(peer, remote): (Peer, &crate::transport::Remote)| match peer == self.me() {
+        let is_known = |remote: &Remote| remote.info.get().is_some() || remote.gone.get().is_some();
+        self.take_until(|| self.others().all(|(_, remote)| is_known(remote)).then_some(()));
+        let shared = |(peer, remote): (Peer, &Remote)| match peer == self.me() {
             true => (peer, self.own.shared),
             false => (peer, remote.shared.load(Relaxed)),
         };
@@ -46,71 +46,55 @@ impl MpiTransport {
             Ok(near) => drop(self.near.set(near)),
             Err(why) => {
                 self.say_to(&here, APART, why.as_bytes());
-                if here.first() == Some(&self.me()) {
+                if here.len() > 1 && here[0] == self.me() {
                     let _ = self.why_apart.set(why);
                 }
             }
         }
     }
 
-    /// With the processes of this host that are to share memory.
+    /// With the processes of this host that are to share memory: this one, and maybe others.
     fn join_near(&self, here: &[Peer]) -> Result<Near, String> {
-        let text = |error: flash_net::NetError| error.to_string();
-        let me = self.me();
-        let world = match here[0] {
-            first if first == me => {
-                let member = |rank| Member { name: self.own.name_of(Peer(rank)), cpus: Vec::new() };
-                let members: Vec<Member> = (0..self.peers.len() as u32).map(member).collect();
-                let world = World::create(&members).map_err(text)?;
-                self.say_to(here, WORLD, &(world.file().as_raw_fd() as u32).to_le_bytes());
-                world
-            }
-            first => {
-                let remote = &self.peers[first.0 as usize];
-                self.take_until(|| {
-                    remote.world.get().is_some()
-                        || remote.gone.get().is_some()
-                        || remote.apart.get().is_some()
-                });
-                let pid = remote.info.get().map(|info| info.pid);
-                let (descriptor, pid) =
-                    remote.world.get().zip(pid).ok_or_else(|| format!("{first} has made no memory"))?;
-                World::of_process(pid, *descriptor).map_err(text)?
-            }
+        let text = |error: NetError| error.to_string();
+        let (me, first) = (self.me(), here[0]);
+        let world = if first == me {
+            let member = |rank| Member { name: self.own.name_of(Peer(rank)), cpus: Vec::new() };
+            let members: Vec<Member> = (0..self.peers.len() as u32).map(member).collect();
+            let world = World::create(&members).map_err(text)?;
+            self.say_to(here, WORLD, &(world.file().as_raw_fd() as u32).to_le_bytes());
+            world
+        } else {
+            let remote = &self.peers[first.0 as usize];
+            let descriptor = self.take_until(|| match remote.world.get() {
+                Some(descriptor) => Some(Ok(*descriptor)),
+                None => self.never_joins(first).map(Err),
+            })?;
+            let pid = remote.info.get().map_or(0, |info| info.pid);
+            World::of_process(pid, descriptor).map_err(text)?
         };
         let transport = SharedTransport::join_among(&world, me, here).map_err(text)?;
-        let has_joined = |peer: Peer| transport.info(peer).is_some();
-        let missing = || here.iter().copied().find(|peer| !has_joined(*peer));
-        // Looked at before whether it has joined: one may have ended since.
-        let never = || {
-            let has_ended =
-                |peer: Peer| self.peers[peer.0 as usize].gone.get().is_some() && !has_joined(peer);
-            let ended = || here.iter().copied().find(|peer| has_ended(*peer));
-            self.apart(here).or_else(|| ended().map(|peer| format!("{peer} has ended")))
+        // One may have joined, and ended since: whether it never will is asked first.
+        let joined = |peer: &Peer| match (self.never_joins(*peer), transport.info(*peer)) {
+            (_, Some(_)) => Some(Ok(())),
+            (never, None) => never.map(Err),
         };
-        self.take_until(|| missing().is_none() || never().is_some());
-        if missing().is_some()
-            && let Some(why) = never()
-        {
-            return Err(why);
-        }
+        here.iter().try_for_each(|peer| self.take_until(|| joined(peer)))?;
         let is_here: Vec<bool> =
             (0..self.peers.len() as u32).map(|rank| here.contains(&Peer(rank))).collect();
         let is_all = !is_here.contains(&false);
         Ok(Near { world, transport, is_here, is_all })
     }
 
-    /// What one of them says that does not join.
-    fn apart(&self, here: &[Peer]) -> Option<String> {
-        let one = |peer: &Peer| {
-            let why = self.peers[peer.0 as usize].apart.get()?;
-            Some(format!("{}: {why}", self.own.name_of(*peer)))
-        };
-        here.iter().find_map(one)
+    /// Why a process that has not joined never will, if that is known.
+    fn never_joins(&self, peer: Peer) -> Option<String> {
+        let remote = &self.peers[peer.0 as usize];
+        let why = remote.apart.get().cloned();
+        let why = why.or_else(|| remote.gone.get().map(|_| "it has ended".to_owned()))?;
+        Some(format!("{}: {why}", self.own.name_of(peer)))
     }
 
     /// Sends a message to the others of these.
-    fn say_to(&self, here: &[Peer], tag: std::ffi::c_int, message: &[u8]) {
+    fn say_to(&self, here: &[Peer], tag: c_int, message: &[u8]) {
         for peer in here.iter().copied().filter(|peer| *peer != self.me()) {
             let remote = &self.peers[peer.0 as usize];
             if remote.gone.get().is_some() {
@@ -118,7 +102,7 @@ impl MpiTransport {
             }
             let sent = self.outbox(remote).send(&self.mpi, peer.0, tag, message.iter().copied(), false);
             if let Err(why) = sent {
-                self.lose(peer, flash_net::How::Unreachable(why));
+                self.lose(peer, How::Unreachable(why));
             }
         }
     }

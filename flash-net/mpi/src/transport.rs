@@ -145,7 +145,7 @@ impl MpiTransport {
                 "to be rank {expected} of {all}, as the launcher says, found rank {rank} of {size}"
             )));
         }
-        let own = Hello::own(joining.shared);
+        let own = Hello::own(joining.shared.max(1));
         let transport: &'static MpiTransport = Box::leak(Box::new(MpiTransport {
             mpi,
             me: Peer(rank),
@@ -295,9 +295,12 @@ impl MpiTransport {
         self.wake();
     }
 
-    /// Takes messages until something has come about. Frames wait to be handed over.
-    pub(crate) fn take_until(&self, is_there: impl Fn() -> bool) {
-        while !is_there() {
+    /// Takes messages until there is something. Frames wait to be handed over.
+    pub(crate) fn take_until<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
             // So that all that may come before what is waited for is taken.
             self.has_pending.store(true, Relaxed);
             if let Some(mut receiver) = self.try_receiver() {

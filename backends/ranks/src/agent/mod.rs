@@ -222,6 +222,7 @@ impl Agent {
         let this = Exchange { peer: from, number: head.number };
         let body = wire::body(&self.transport, from, head, rest);
         if head.kind == Kind::Answer {
+            // What was lent is read. To say so may wait for room, and this thread does not.
             if let (Ok((_, Some(offset))), Some(device)) = (&body, self.devices.first()) {
                 let (read, to) =
                     (Request::Read { offset: *offset }, Exchange { peer: from, number: u32::MAX });
@@ -469,7 +470,7 @@ impl Agent {
     /// Sends an answer, and bytes behind it. A process that has gone needs none.
     fn answer_with(&self, to: Exchange, answer: &Answer<'_>, bytes: &[u8]) {
         let head = (to.number, Kind::Answer);
-        let sent = match answer {
+        let _ = match answer {
             Answer::Done { .. } | Answer::Yes(_) => self.send(to, Kind::Answer, answer),
             _ => self.post(|| {
                 // Before the other process can say that it has read it.
@@ -479,7 +480,6 @@ impl Agent {
                 Ok(())
             }),
         };
-        let _ = sent;
     }
 
     /// Sends a message that fits into a frame; waits for room.

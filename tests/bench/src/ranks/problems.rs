@@ -58,17 +58,25 @@ fn against_c() -> Result<Vec<Row>> {
     let family = Family::OPEN_MPI;
     let Some(mut peer) = or_without(family.name, family.peer())? else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
-    for ((way, shared), (problem, what, steps)) in WAYS.iter().flat_map(|way| PROBLEMS.map(|it| (way, it))) {
-        let mut ours = family.ours(solve::CHILD, &[BOTH[0], BOTH[1], *shared])?;
-        warm(&mut ours, what, steps)?;
-        for (shares, prefix) in SHARES {
-            let name =
-                format!("{problem}, a step, 2 processes {way} {}, {shares}, against C with MPI", family.name);
-            let what_of_ours = format!("{prefix}{what}");
-            rows.extend(times(&name, Side(&mut ours, &what_of_ours, steps), Side(&mut peer, what, steps))?);
-            let [what_of_ours, what] = [&what_of_ours, what].map(|what| format!("bytes.{what}"));
-            let figures = (ours.ask(&what_of_ours, steps)?, Some(peer.ask(&what, steps)?));
-            rows.push(Row::from_turns(format!("{name}: bytes moved"), "B", &[figures]));
+    for (way, shared) in WAYS {
+        let mut ours = family.ours(solve::CHILD, &[BOTH[0], BOTH[1], shared])?;
+        for (problem, what, steps) in PROBLEMS {
+            warm(&mut ours, what, steps)?;
+            for (shares, prefix) in SHARES {
+                let name = format!(
+                    "{problem}, a step, 2 processes {way} {}, {shares}, against C with MPI",
+                    family.name
+                );
+                let what_of_ours = format!("{prefix}{what}");
+                rows.extend(times(
+                    &name,
+                    Side(&mut ours, &what_of_ours, steps),
+                    Side(&mut peer, what, steps),
+                )?);
+                let [what_of_ours, what] = [&what_of_ours, what].map(|what| format!("bytes.{what}"));
+                let figures = (ours.ask(&what_of_ours, steps)?, Some(peer.ask(&what, steps)?));
+                rows.push(Row::from_turns(format!("{name}: bytes moved"), "B", &[figures]));
+            }
         }
     }
     Ok(rows)
