@@ -580,7 +580,8 @@ impl fmt::Display for LaunchError {
             self.kernel, self.device, self.position, self.source
         )?;
         if !self.others.is_empty() {
-            write!(f, " (and {} more submissions failed or were left out)", self.others.len())?;
+            let (more, plural) = (self.others.len(), if self.others.len() == 1 { "" } else { "s" });
+            write!(f, " (and {more} more submission{plural} failed or left out)")?;
         }
         Ok(())
     }

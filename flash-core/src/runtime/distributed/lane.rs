@@ -217,7 +217,7 @@ impl Lane {
             task.get().goes_to_device();
         }
         let (own, priority) = (task.get().expected, task.get().priority);
-        let flies = self.runs == Runs::Alone && task.get().flies();
+        let flies = self.runs == Runs::Alone && task.get().flies;
         let all = self.expected.fetch_add(own, Relaxed) + own;
         let mut queue = self.queue();
         match queue.back() {
@@ -367,7 +367,7 @@ impl Lane {
         }
         self.queue().pop_front_if(|task| {
             let task = task.get();
-            task.expected <= at_most && (pace != Pace::Try || task.flies()) && task.is_ready()
+            task.expected <= at_most && (pace != Pace::Try || task.flies) && task.is_ready()
         })
     }
 }

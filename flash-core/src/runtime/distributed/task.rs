@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicU8, Ordering::*};
 use std::time::Instant;
 
 /// The work of a task. If it may, it leaves the rest to its device.
@@ -46,6 +46,13 @@ pub(super) struct Effort {
     pub expected: u64,
     /// Its device can go on with it without a thread.
     pub flies: bool,
+}
+
+impl Effort {
+    /// Of work that a thread does to its end, in so many nanoseconds.
+    pub fn of_thread(expected: u64) -> Effort {
+        Effort { expected, flies: false }
+    }
 }
 
 /// What remains of a task while its device goes on.
@@ -87,7 +94,7 @@ pub(super) struct Task {
     /// It only moves what others make: a reader of that fails as the maker does.
     pub copies: bool,
     /// Its device can go on with it without a thread.
-    flies: AtomicBool,
+    pub flies: bool,
     /// It brings back host memory, including what was made too late.
     brings_late: bool,
     work: UnsafeCell<Option<Work<'static>>>,
@@ -250,16 +257,6 @@ impl Task {
         self.state.store(FOR_DEVICE, Relaxed);
     }
 
-    /// Says so; by its maker.
-    pub fn set_flies(&self, flies: bool) {
-        self.flies.store(flies, Relaxed);
-    }
-
-    /// Whether its device can go on with it without a thread.
-    pub fn flies(&self) -> bool {
-        self.flies.load(Relaxed)
-    }
-
     /// Whether it is known to wait, in the end, for something that threads of this process have not begun to
     /// compute.
     pub fn waits_for_threads(&self) -> bool {
@@ -359,9 +356,9 @@ impl Tasks {
     ///
     /// # Safety
     /// What `work` borrows lives until all tasks are done, and may be used from any thread.
-    pub unsafe fn add<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
+    pub unsafe fn add<'r>(&mut self, waits: Waits, effort: Effort, work: Work<'r>) -> TaskRef {
         // SAFETY: the caller vouches.
-        unsafe { self.add_task(waits, expected, work, false) }
+        unsafe { self.add_task(waits, effort, work, false) }
     }
 
     /// A new task that copies.
@@ -370,18 +367,18 @@ impl Tasks {
     /// As [`add`](Self::add).
     pub unsafe fn add_copy<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
         // SAFETY: the caller vouches.
-        unsafe { self.add_task(waits, expected, work, true) }
+        unsafe { self.add_task(waits, Effort::of_thread(expected), work, true) }
     }
 
-    unsafe fn add_task<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>, copies: bool) -> TaskRef {
+    unsafe fn add_task<'r>(&mut self, waits: Waits, effort: Effort, work: Work<'r>, copies: bool) -> TaskRef {
         // SAFETY: only the lifetime changes; the caller vouches for it.
         let work = unsafe { std::mem::transmute::<Work<'r>, Work<'static>>(work) };
         let task = Box::into_raw(Box::new(Task {
             waits: waits.0,
-            expected: expected.max(1),
+            expected: effort.expected.max(1),
             priority: self.priority,
             copies,
-            flies: AtomicBool::new(false),
+            flies: effort.flies,
             brings_late: copies && self.brings_late,
             work: UnsafeCell::new(Some(work)),
             flight: UnsafeCell::new(None),

@@ -14,7 +14,7 @@ pub(super) struct Task {
     runs: UnsafeCell<u32>,
     done: AtomicBool,
     /// It goes on without a thread, once it was begun.
-    flies: bool,
+    pub flies: bool,
 }
 
 // SAFETY: loom checks that accesses to the contents are ordered; the rest is Sync.
@@ -79,10 +79,6 @@ impl Task {
     }
 
     pub fn goes_to_device(&self) {}
-
-    pub fn flies(&self) -> bool {
-        self.flies
-    }
 
     pub fn waits_for_threads(&self) -> bool {
         !self.is_ready()

@@ -8,6 +8,7 @@ use crate::memory::directory::Place;
 use crate::memory::region::{Grid, Region};
 use crate::runtime::distributed::arrays::{Array, Touch};
 use crate::runtime::distributed::lanes::Lanes;
+use crate::runtime::distributed::task::Effort;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::reduce;
 use crate::runtime::submissions::Node;
@@ -109,7 +110,7 @@ impl<'r> Scheduler<'r> {
             let task = unsafe {
                 self.tasks.add(
                     waits,
-                    0,
+                    Effort::of_thread(0),
                     Box::new(move |_| {
                         work()?;
                         Ok(None)
@@ -179,7 +180,7 @@ impl<'r> Scheduler<'r> {
         let task = unsafe {
             self.tasks.add(
                 waits,
-                partial.len * count as u64,
+                Effort::of_thread(partial.len * count as u64),
                 Box::new(move |_| {
                     work()?;
                     Ok(None)

@@ -9,6 +9,7 @@ use crate::runtime::check::WriteCheck;
 use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::lane::drive_until;
 use crate::runtime::distributed::sync::changed;
+use crate::runtime::distributed::task::Effort;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::Node;
 use smallvec::SmallVec;
@@ -77,7 +78,9 @@ impl<'r> Scheduler<'r> {
         self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         // SAFETY: the recording and the plan live until the run is over; the work runs on this thread.
-        let task = unsafe { self.tasks.add(waits, 0, Box::new(move |_| Ok(work().map(|()| None)?))) };
+        let task = unsafe {
+            self.tasks.add(waits, Effort::of_thread(0), Box::new(move |_| Ok(work().map(|()| None)?)))
+        };
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());

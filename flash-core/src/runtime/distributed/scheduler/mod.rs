@@ -398,8 +398,7 @@ impl<'r> Scheduler<'r> {
         };
         // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
         // buffers are held until then; kernels may run on any thread.
-        let task = unsafe { self.tasks.add(waits, effort.expected, work) };
-        task.get().set_flies(effort.flies);
+        let task = unsafe { self.tasks.add(waits, effort, work) };
         self.touched(touches, place, task);
         self.latest().tasks.push((task, number));
         self.ways().push(&Lanes::of(target.device).kernels, task);
@@ -673,7 +672,7 @@ impl<'r> Scheduler<'r> {
             Ok(None)
         });
         // SAFETY: the recording lives until the run is over; the function is Send and Sync.
-        let task = unsafe { self.tasks.add(waits, 0, work) };
+        let task = unsafe { self.tasks.add(waits, Effort::of_thread(0), work) };
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());

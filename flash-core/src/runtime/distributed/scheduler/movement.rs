@@ -13,6 +13,7 @@ use crate::memory::region::{Grid, GridBox, Region};
 use crate::memory::transfer::BoxTransfer;
 use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::lanes::Lanes;
+use crate::runtime::distributed::task::Effort;
 use crate::runtime::movement::{self, Movement, Side};
 use crate::runtime::plan::Plan;
 use crate::runtime::submissions::Node;
@@ -168,7 +169,7 @@ impl<'r> Scheduler<'r> {
         });
         // SAFETY: the work borrows the recording and the plan, which live until the run is over; its buffers
         // are held until then, and copies may run on any thread.
-        let task = unsafe { self.tasks.add(waits, expected, work) };
+        let task = unsafe { self.tasks.add(waits, Effort::of_thread(expected), work) };
         self.touched(touches, place, task);
         self.latest().tasks.push((task, 0));
         self.ways().push(&Lanes::of(device).copies, task);

@@ -6,7 +6,7 @@ use crate::memory::transfer::Transfer;
 use crate::runtime::distributed::arrays::{Array, Touch};
 use crate::runtime::distributed::lanes::Lanes;
 use crate::runtime::distributed::placement::place_of;
-use crate::runtime::distributed::task::Waits;
+use crate::runtime::distributed::task::{Effort, Waits};
 use crate::runtime::submissions::Node;
 use flash_types::abi;
 use smallvec::SmallVec;
@@ -131,7 +131,7 @@ impl<'r> Scheduler<'r> {
             let task = unsafe {
                 self.tasks.add(
                     waits,
-                    expected,
+                    Effort::of_thread(expected),
                     Box::new(move |_| {
                         work()?;
                         Ok(None)
