@@ -2,8 +2,8 @@
 //!
 //! A [`Launcher`] is known by what it says of its version, and its kind decides all flags. Nothing is
 //! started here: [`Launcher::command`] is the command. With it, a job goes on when one of its processes is
-//! gone, processors are left to the processes, and Open MPI passes on the variables that begin with
-//! `FLASH_`.
+//! gone, for which MPICH's processes get a shell around them; processors are left to the processes, and Open
+//! MPI passes on the variables that begin with `FLASH_`.
 //!
 //! A file of hosts is checked before a launcher sees it: errors name line and column, and a name cannot be
 //! taken for a flag.
@@ -44,6 +44,10 @@ pub struct Start<'a> {
     pub program: &'a [OsString],
 }
 
+/// What starts a process under MPICH's launcher. That ends the job when a process of its own is killed by a
+/// signal, also with its flag, and may drop what all of them write then: to it, a process that was killed
+/// ends with a status. The signal by which it tells the others of a loss is for programs that wait for it.
+const SHELL: [&str; 3] = ["sh", "-c", r#"trap "" USR1; "$0" "$@"; exit $?"#];
 /// Names of launchers, the usual one first.
 const PROGRAMS: [&str; 3] = ["mpiexec", "mpirun", "mpiexec.hydra"];
 
@@ -151,6 +155,9 @@ impl Launcher {
                 Kind::Mpich | Kind::Intel => "-f",
             };
             command.arg(flag).arg(file);
+        }
+        if matches!(self.kind, Kind::Mpich | Kind::Intel) {
+            command.args(SHELL);
         }
         command.args(start.program);
         command

@@ -43,7 +43,7 @@ pub(crate) fn without_its_signal<T>(initialize: impl FnOnce() -> T) -> T {
     };
     let before = now();
     let result = initialize();
-    if before == libc::SIG_DFL && now() != before {
+    if matches!(before, libc::SIG_DFL | libc::SIG_IGN) && now() != before {
         // SAFETY: the signal is ignored; the handler was the library's.
         unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
     }
