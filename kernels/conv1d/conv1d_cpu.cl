@@ -28,7 +28,7 @@
                 const VECTOR x = LOAD(u, at);                              \
                 _Pragma("unroll") for (int c = 0; c < count; ++c)          \
                     if (u >= c && u - c < registers)                       \
-                        sums[u - c] = fma(h[c], x, sums[u - c]);           \
+                        sums[u - c] = mad(h[c], x, sums[u - c]);           \
             }                                                              \
     }
 
@@ -87,7 +87,7 @@ FLASH_KERNEL conv1d(FLASH_GLOBAL const FLASH_T *filter, FLASH_GLOBAL const FLASH
             FLASH_T sum = 0;
             FOR_TAPS(k, first, taps)
                 for (flash_u64 j = first; j < first + taps * LANES; j += LANES)
-                    sum = fma(with[k - 1 - j], from[at + j], sum);
+                    sum = mad(with[k - 1 - j], from[at + j], sum);
             to[at] = sum;
         }
         for (; at < count; ++at)

@@ -37,7 +37,7 @@ static inline void product(const FLASH_T *left, const VECTOR right[][REGISTERS],
         for (int r = 0; r < ROWS; ++r)
 #pragma unroll
             for (int v = 0; v < REGISTERS; ++v)
-                sums[r][v] = fma((VECTOR)left[l * ROWS + r], right[l][v], sums[r][v]);
+                sums[r][v] = mad((VECTOR)left[l * ROWS + r], right[l][v], sums[r][v]);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll

@@ -22,12 +22,12 @@ static inline void products(const int rows, FLASH_GLOBAL const FLASH_T *row, con
 #pragma unroll
             for (int r = 0; r < ROWS; ++r)
                 if (r < rows)
-                    sums[r][v] = fma(LOAD(v, row + r * apart + j), x, sums[r][v]);
+                    sums[r][v] = mad(LOAD(v, row + r * apart + j), x, sums[r][v]);
         }
     for (int r = 0; r < rows; ++r) {
         FLASH_T total = 0, lanes[WIDTH];
         for (flash_u64 rest = j; rest < end; ++rest)
-            total = fma(row[r * apart + rest], with[rest], total);
+            total = mad(row[r * apart + rest], with[rest], total);
 #pragma unroll
         for (int v = 0; v < REGISTERS; ++v)
             STORE(sums[r][v], v, lanes);

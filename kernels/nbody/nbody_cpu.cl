@@ -43,13 +43,13 @@ static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2,
 #pragma unroll
             for (int v = 0; v < REGISTERS; ++v) {
                 const VECTOR dx = pos[3 * j] - x[0][v], dy = pos[3 * j + 1] - x[1][v], dz = pos[3 * j + 2] - x[2][v];
-                const VECTOR d2 = fma(dx, dx, fma(dy, dy, fma(dz, dz, (VECTOR)softening2)));
+                const VECTOR d2 = mad(dx, dx, mad(dy, dy, mad(dz, dz, (VECTOR)softening2)));
                 /* With the build options that allow it the CPU's estimate, and a step of Newton's method. */
                 const VECTOR inverse = 1 / sqrt(d2);
                 const VECTOR weight = d2 >= SMALLEST ? mass[j] * inverse * inverse * inverse : 0;
-                a[0][v] = fma(dx, weight, a[0][v]);
-                a[1][v] = fma(dy, weight, a[1][v]);
-                a[2][v] = fma(dz, weight, a[2][v]);
+                a[0][v] = mad(dx, weight, a[0][v]);
+                a[1][v] = mad(dy, weight, a[1][v]);
+                a[2][v] = mad(dz, weight, a[2][v]);
             }
 #pragma unroll
         for (int v = 0; v < REGISTERS; ++v)

@@ -32,7 +32,7 @@ static inline void add_up(const int registers, FLASH_GLOBAL const flash_u32 *col
 #pragma unroll
         for (int v = 0; v < REGISTERS; ++v)
             if (v < registers)
-                sums[v] = fma(x, LOAD(v, with + row), sums[v]);
+                sums[v] = mad(x, LOAD(v, with + row), sums[v]);
     }
 #pragma unroll
     for (int v = 0; v < REGISTERS; ++v)
@@ -62,7 +62,7 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, FLASH_GLOBAL const
                 const flash_u64 row = columns[at] * leading;
                 if (row < behind)
                     for (int j = 0; j < (int)width; ++j)
-                        sums[j] = fma(values[at], with[row + j], sums[j]);
+                        sums[j] = mad(values[at], with[row + j], sums[j]);
             }
             for (int j = 0; j < (int)width; ++j)
                 to[j] = sums[j];

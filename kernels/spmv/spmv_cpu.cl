@@ -23,10 +23,10 @@ FLASH_KERNEL spmv(FLASH_GLOBAL const flash_u64 *start, FLASH_GLOBAL const flash_
 #pragma unroll
             for (int l = 0; l < LANES; ++l)
                 if (of[at + l] < columns)
-                    sums[l] = fma(values[at + l], with[of[at + l]], sums[l]);
+                    sums[l] = mad(values[at + l], with[of[at + l]], sums[l]);
         for (; at < end; ++at)
             if (of[at] < columns)
-                sums[0] = fma(values[at], with[of[at]], sums[0]);
+                sums[0] = mad(values[at], with[of[at]], sums[0]);
         FLASH_AT(y, row) = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }
 }

@@ -18,10 +18,10 @@ FLASH_KERNEL vdp(FLASH_GLOBAL const FLASH_T *x, FLASH_GLOBAL const FLASH_T *y, F
         for (; at + WIDTH <= count; at += WIDTH)
 #pragma unroll
             for (int v = 0; v < REGISTERS; ++v)
-                sums[v] = fma(LOAD(v, left + at), LOAD(v, right + at), sums[v]);
+                sums[v] = mad(LOAD(v, left + at), LOAD(v, right + at), sums[v]);
         FLASH_T total = 0;
         for (; at < count; ++at)
-            total = fma(left[at], right[at], total);
+            total = mad(left[at], right[at], total);
 #pragma unroll
         for (int v = 1; v < REGISTERS; ++v)
             sums[0] += sums[v];
