@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 11
+#define FLASH_ABI_MINOR 12
 
 // The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host
 // used.
@@ -155,6 +155,10 @@
 // Device flag: runs functions of this process: an implementation's `share` or `span`, and functions of
 // shared libraries. Since minor version 8.
 #define FLASH_DEVICE_RUNS_FUNCTIONS 32
+
+// Device flag: keeps what it makes of launches that are alike, see flash_submission. A host need not find out
+// which are for others. Since minor version 12.
+#define FLASH_DEVICE_KEEPS_LAUNCHES 64
 
 // flash_backend_api.has: a CPU feature, by the name that Rust has for it, such as `avx2`.
 #define FLASH_HAS_FEATURE 1
@@ -462,6 +466,10 @@ typedef struct flash_submission {
   // launch does not look. It is read atomically, and lives until the launch is over. Since minor version
   // 9.
   const uint32_t *stop;
+  // 0, or a number of the host's: all submissions to this device that have it are the same, but for
+  // `waits`, `signal`, `nanoseconds`, `stop`, the flag FLASH_SUBMIT_WAITED, and what is in their arrays. A
+  // backend may keep what it makes of the first one, as long as it likes. Since minor version 12.
+  uint64_t like;
 } flash_submission;
 
 // A memory of a device.

@@ -135,6 +135,8 @@ pub struct DeviceInfo {
     /// It runs functions of this process: those of implementations, and of shared libraries that a program
     /// gives.
     pub runs_functions: bool,
+    /// It keeps what it makes of launches with a [number](Launch::like). Others have none.
+    pub keeps_launches: bool,
 }
 
 /// A number; JSON has null for one that is not finite.
@@ -179,6 +181,7 @@ impl DeviceInfo {
                 suffix: raw.suffix.text(),
                 synchronous: flag(abi::DEVICE_SYNCHRONOUS),
                 runs_functions: flag(abi::DEVICE_RUNS_FUNCTIONS),
+                keeps_launches: flag(abi::DEVICE_KEEPS_LAUNCHES),
             }
         }
     }
@@ -203,6 +206,7 @@ impl Default for DeviceInfo {
             suffix: String::new(),
             synchronous: false,
             runs_functions: false,
+            keeps_launches: false,
         }
     }
 }
@@ -499,6 +503,14 @@ impl<'a, K> Launch<'a, K> {
         let end = std::mem::offset_of!(abi::Submission, stop) + size_of::<*const u32>();
         // An older host's struct is shorter.
         if (self.raw.struct_size as usize) < end { std::ptr::null() } else { self.raw.stop }
+    }
+
+    /// 0, or a number that all launches have that are the same as this one, but for what is in their arrays.
+    #[inline]
+    pub fn like(&self) -> u64 {
+        let end = std::mem::offset_of!(abi::Submission, like) + size_of::<u64>();
+        // An older host's struct is shorter.
+        if (self.raw.struct_size as usize) < end { 0 } else { self.raw.like }
     }
 
     /// Reports the kernel's time, if it is asked for.

@@ -249,6 +249,7 @@ fn cell<D: Device>(device: D) -> &'static Cell<D> {
             | flag(info.host_memory, abi::DEVICE_HOST_MEMORY)
             | flag(info.synchronous, abi::DEVICE_SYNCHRONOUS)
             | flag(info.runs_functions, abi::DEVICE_RUNS_FUNCTIONS)
+            | flag(info.keeps_launches, abi::DEVICE_KEEPS_LAUNCHES)
             | abi::DEVICE_IN_ORDER,
         threads: info.threads,
         name: text(info.name),

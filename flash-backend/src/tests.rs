@@ -80,6 +80,7 @@ fn attributes_and_arguments_of_a_launch() {
         phase_begin: 0,
         phase_end: order.phases(),
         stop: null(),
+        like: 0,
     };
     let launch = Launch { raw: &raw, kernel: &() };
     let found: Vec<_> = launch.attributes().collect();

@@ -28,6 +28,7 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("a launch waits for its events", submissions::launches_wait),
     ("a launch whose event failed does not run", submissions::launches_fail_with_their_events),
     ("a launch that is asked to stop runs no work item twice, and the next one runs", submissions::stops),
+    ("launches that have a number are like those that had it before", submissions::alike),
     ("a submission runs just the phases that it names", submissions::phases),
     ("the second buffer of a phased argument keeps what was written, if it is to", submissions::next_stays),
     ("arrays begin anywhere in the host's memory, and others come in their places", submissions::forgotten),

@@ -135,18 +135,27 @@ fn submit(
     phases: Range<u64>,
     waits: &[*mut abi::Event],
 ) -> Outcome {
-    submit_stoppable(subject, kernel, order, args, phases, waits, None)
+    submit_with(subject, kernel, order, args, phases, waits, &Extra::default())
 }
 
-/// The same with a flag that may ask it to stop.
-fn submit_stoppable(
+/// What most submissions do not have.
+#[derive(Default)]
+struct Extra<'a> {
+    /// A flag that may ask it to stop.
+    stop: Option<&'a AtomicU32>,
+    /// The number of those that are the same.
+    like: u64,
+}
+
+/// The same with more.
+fn submit_with(
     subject: &Subject,
     kernel: &Prepared<'_>,
     order: &Order,
     args: &[Arg],
     phases: Range<u64>,
     waits: &[*mut abi::Event],
-    stop: Option<&AtomicU32>,
+    Extra { stop, like }: &Extra<'_>,
 ) -> Outcome {
     let view = order.view();
     let mut signal = std::ptr::null_mut();
@@ -168,6 +177,7 @@ fn submit_stoppable(
         phase_begin: phases.start,
         phase_end: phases.end,
         stop: stop.map_or(std::ptr::null(), |flag| flag.as_ptr().cast_const()),
+        like: *like,
     };
     let submit = slot(subject.api().submit, "submit")?;
     // SAFETY: a kernel of this device and its arguments, which live until the event has fired.
@@ -252,7 +262,8 @@ pub(super) fn stops(subject: &Subject) -> Outcome {
         let hits = Array::new(subject, &vec![0; N as usize])?;
         let args = [scalar(&extents[0]), scalar(&extents[1]), hits.arg(&strides)];
         let stop = AtomicU32::new(asked);
-        let outcome = submit_stoppable(subject, &kernel, &order, &args, 0..1, &[], Some(&stop));
+        let extra = Extra { stop: Some(&stop), ..Extra::default() };
+        let outcome = submit_with(subject, &kernel, &order, &args, 0..1, &[], &extra);
         Ok::<_, Stop>((outcome, hits.words(subject)?))
     };
     let (outcome, hits) = run(1)?;
@@ -268,6 +279,31 @@ pub(super) fn stops(subject: &Subject) -> Outcome {
     let (outcome, hits) = run(0)?;
     outcome?;
     subject.same("runs of the launch after it, which is not asked to stop", &hits, &[1; N as usize])
+}
+
+pub(super) fn alike(subject: &Subject) -> Outcome {
+    const N: usize = 64;
+    let kernel = prepared(subject, "conformance.count")?;
+    let arrays = [Array::new(subject, &[0; N])?, Array::new(subject, &[0; N])?];
+    let strides = [1, N as u64, N as u64];
+    let mut expected = [[0; N]; 2];
+    // A number for each array and length. Most come twice in a row, and all again.
+    for (round, number) in (0..3).flat_map(|round| (0..2 * N).map(move |number| (round, number))) {
+        let (array, n) = (number % 2, 1 + number / 2);
+        let extents = [N as u64, 1];
+        let args = [scalar(&extents[0]), scalar(&extents[1]), arrays[array].arg(&strides)];
+        let order = order(&[n as u64, 1, 1], &OrderTraits::default())?;
+        // The host gives no such numbers.
+        let extra = Extra { like: u64::MAX - number as u64, ..Extra::default() };
+        for _ in 0..1 + (round + number) % 3 {
+            submit_with(subject, &kernel, &order, &args, 0..1, &[], &extra)?;
+            expected[array][..n].iter_mut().for_each(|count| *count += 1);
+        }
+    }
+    for (array, expected) in arrays.iter().zip(&expected) {
+        subject.same("runs of launches with numbers", &array.words(subject)?, expected)?;
+    }
+    Ok(())
 }
 
 pub(super) fn phases(subject: &Subject) -> Outcome {

@@ -114,6 +114,7 @@ mod tests {
             phase_begin: 0,
             phase_end: phases,
             stop: null(),
+            like: 0,
         };
         body(&Launch { raw: &raw, kernel: &() })
     }

@@ -334,6 +334,7 @@ impl Case<'_> {
             phase_begin: 0,
             phase_end: self.order.phases(),
             stop: null(),
+            like: 0,
         };
         device.lines();
         device.submit(&Launch { raw: &raw, kernel })?;

@@ -673,6 +673,11 @@ impl DeviceCopy {
         Arc::strong_count(&self.buffer) > 1
     }
 
+    /// True if its contents were lost.
+    pub fn is_lost(&self) -> bool {
+        self.buffer.is_lost()
+    }
+
     /// The memory that it is in.
     #[inline]
     pub fn memory(&self) -> &'static DeviceMemory {

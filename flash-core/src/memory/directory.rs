@@ -19,7 +19,9 @@ use super::device::DeviceCopy;
 use super::incoming::{IncomingCopies, Reader, Ticket};
 use super::region::{Grid, Region};
 use super::residence::Residence;
+use flash_types::abi::Buffer;
 use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 /// A place of elements: the host's memory, or that of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +49,20 @@ struct Site {
     current: Region,
     /// Its buffer; none at the host, which has the array itself.
     copy: Option<DeviceCopy>,
+}
+
+/// What a [`Directory`] said at one time, of an array of which nothing was poisoned.
+pub(crate) struct DirectoryState {
+    grid: Grid,
+    sites: Box<[(Place, Region, Option<BufferState>)]>,
+    twin: Option<BufferState>,
+}
+
+/// A buffer, and the elements that it has room for.
+type BufferState = (Buffer, Range<u64>);
+
+fn buffer_state(copy: &DeviceCopy) -> BufferState {
+    (copy.raw(), copy.range().clone())
 }
 
 /// The number of the place that the next one copies from, where so many have the elements: copies to many
@@ -355,6 +371,41 @@ impl Directory {
     /// Devices of the host's twin do not know its pages any more.
     pub fn drop_twin_copy(&mut self) {
         self.twin_copy = None;
+    }
+
+    /// What it says now. `None`: something is poisoned, or about to change.
+    pub fn state(&self) -> Option<DirectoryState> {
+        let site = |site: &Site| (site.place, site.current.clone(), site.copy.as_ref().map(buffer_state));
+        (self.poison.is_empty() && !self.in_flight).then(|| DirectoryState {
+            grid: self.grid,
+            sites: self.sites.iter().map(site).collect(),
+            twin: self.twin_copy.as_ref().map(buffer_state),
+        })
+    }
+
+    /// True if it says what it said then, and all contents of its buffers are there.
+    pub fn is_as(&self, state: &DirectoryState) -> bool {
+        let is_same = |copy: &Option<DeviceCopy>, then: &Option<BufferState>| match (copy, then) {
+            (Some(copy), Some((raw, range))) => {
+                copy.raw() == *raw && copy.range() == range && !copy.is_lost()
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        let mut sites = self.sites.iter().zip(&state.sites);
+        self.poison.is_empty()
+            && !self.in_flight
+            && self.grid == state.grid
+            && self.sites.len() == state.sites.len()
+            && is_same(&self.twin_copy, &state.twin)
+            && sites.all(|(site, (place, current, copy))| {
+                site.place == *place && site.current.blocks() == current.blocks() && is_same(&site.copy, copy)
+            })
+    }
+
+    /// The buffers of all places.
+    pub fn copies(&self) -> impl Iterator<Item = &DeviceCopy> {
+        self.sites.iter().filter_map(|site| site.copy.as_ref()).chain(&self.twin_copy)
     }
 
     /// The device that used it last, if one box of the array is current there and nothing is poisoned.

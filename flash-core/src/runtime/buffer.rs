@@ -2,6 +2,7 @@
 //! it, so that a warm submission allocates nothing. What a thread has too many of goes to a pool of all
 //! threads: asynchronous pipelines are recorded by one thread and dropped by others.
 
+use super::distributed::kept::KeptRuns;
 use super::footprint::pipeline::PipelineFootprint;
 use super::launch;
 use super::launch_cache::LaunchCache;
@@ -28,6 +29,8 @@ pub(super) struct Buffer {
     launch_cache: LaunchCache,
     /// Of the recording that was last entered into the order, and the number of its submissions.
     footprint: Option<(usize, Arc<PipelineFootprint>)>,
+    /// Of the recording that was last run over several devices.
+    kept: KeptRuns,
     /// Taken by executions of pipelines that write slices of the host.
     alone: Mutex<()>,
 }
@@ -111,6 +114,7 @@ impl Pooled {
                 list: SubmissionList::default(),
                 launch_cache: LaunchCache::default(),
                 footprint: None,
+                kept: KeptRuns::default(),
                 alone: Mutex::new(()),
             }),
         };
@@ -207,6 +211,7 @@ impl Buffer {
     fn clear_caches(&mut self) {
         self.launch_cache.clear();
         self.footprint = None;
+        self.kept.clear();
     }
 
     /// The recording, and the runtime that it runs on.
@@ -216,6 +221,12 @@ impl Buffer {
 
     pub fn len(&self) -> usize {
         self.list.nodes().len()
+    }
+
+    #[cfg(test)]
+    /// How often runs of this recording were repeated without a walk.
+    pub fn repeats(&self) -> u32 {
+        self.kept.repeats()
     }
 
     #[cfg(feature = "recordings")]
@@ -228,7 +239,7 @@ impl Buffer {
     #[inline]
     pub fn exec(&self) -> Result<(), Error> {
         let _alone = self.list.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
-        launch::run(&self.list, &self.runtime)
+        launch::run(&self.list, &self.runtime, &self.kept)
     }
 }
 

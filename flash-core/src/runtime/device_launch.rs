@@ -104,6 +104,8 @@ pub(super) struct DeviceLaunch<'a> {
     pub draw: Option<u32>,
     /// Where it looks whether it is to stop.
     pub stop: StopFlag<'a>,
+    /// Not 0: launches with this number are the same, but for what is in their arrays.
+    pub like: u64,
 }
 
 /// Runs a launch whose arguments were proved, and returns when it is done. `merged`: the arguments have
@@ -229,6 +231,7 @@ impl DeviceLaunch<'_> {
             phase_begin: phases.start,
             phase_end: phases.end,
             stop: self.stop.map_or(std::ptr::null(), |flag| flag.as_ptr().cast_const()),
+            like: self.like,
         };
         // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
         // arguments that were proved; the arrays live until the event is over, all else until the call is.

@@ -9,6 +9,7 @@ use super::asynchronous::pending::{Pending, pend};
 use super::check::{WriteCheck, check_contents};
 use super::device_launch::{DeviceLaunch, blame, extras, failed, submit_to, timeout};
 use super::distributed::active_run::ActiveRun;
+use super::distributed::kept::KeptRuns;
 use super::event::Event;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
@@ -40,12 +41,12 @@ fn draw(number: u64) -> u32 {
     (number as u32).wrapping_mul(0x9E37_79B9)
 }
 
-/// Runs a recorded pipeline.
+/// Runs a recorded pipeline, of whose runs this is kept.
 #[inline]
-pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
+pub(super) fn run(list: &SubmissionList, runtime: &Runtime, kept: &KeptRuns) -> Result<(), Error> {
     may_run(list, runtime)?;
     let outcome = match HeldMemories::take(list, runtime) {
-        Ok(Some(held)) => run_held(list, runtime, held, None, 0),
+        Ok(Some(held)) => run_held(list, runtime, held, None, 0, Some(kept)),
         Ok(None) => run_in_order(list, runtime, PatientWait::new(list, runtime)),
         Err(guarded) => run_after_guards(list, runtime, guarded),
     };
@@ -69,7 +70,7 @@ fn run_after_guards<'a>(
     loop {
         wait.wait(&guarded, None)?;
         guarded = match HeldMemories::take(list, runtime) {
-            Ok(Some(held)) => return run_held(list, runtime, held, None, 0),
+            Ok(Some(held)) => return run_held(list, runtime, held, None, 0, None),
             Ok(None) => return run_in_order(list, runtime, wait),
             Err(guarded) => guarded,
         };
@@ -140,9 +141,9 @@ pub(super) fn run_in_turn(
     }
     let mut held = HeldMemories::pending(list, turn);
     if failures.is_empty() {
-        return run_held(list, runtime, held, watch, first);
+        return run_held(list, runtime, held, watch, first, None);
     }
-    long(list, runtime, &mut held, watch, (first, failures))
+    long(list, runtime, &mut held, watch, (first, failures), None)
 }
 
 /// Ends a pipeline, all of which a device has run.
@@ -172,10 +173,11 @@ fn run_held(
     mut held: HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
     first: usize,
+    kept: Option<&KeptRuns>,
 ) -> Result<(), Error> {
     let suspends = held.pending.is_some_and(|turn| turn.suspends);
     if runtime.check_maps && first == 0 && list.nodes().iter().any(is_cut) {
-        return long(list, runtime, &mut held, watch, (0, Vec::new()));
+        return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
     }
     if (runtime.has_images || list.may_block)
         && first == 0
@@ -185,22 +187,22 @@ fn run_held(
             reorder::helps(list, runtime)
         }
     {
-        return long(list, runtime, &mut held, watch, (0, Vec::new()));
+        return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
     }
     if runtime.spreads {
         held.tracked = true;
         if held.pending.is_some_and(|turn| !turn.touched.is_alone(list)) {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+            return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
         }
         held.begin(runtime);
         if !held.may_stay() {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+            return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
         }
         let (device, small) = match &runtime.devices[..] {
             [device] => (*device, None),
             _ => match SmallPipeline::of(list, runtime) {
                 Some(small) => (small.device, Some(small)),
-                None => return long(list, runtime, &mut held, watch, (0, Vec::new())),
+                None => return long(list, runtime, &mut held, watch, (0, Vec::new()), kept),
             },
         };
         if !device.info().host_memory {
@@ -211,7 +213,9 @@ fn run_held(
                     small.into_iter().for_each(|small| small.end(list));
                     Ok(())
                 }
-                Progress::Done(done, failures) => long(list, runtime, &mut held, watch, (done, failures)),
+                Progress::Done(done, failures) => {
+                    long(list, runtime, &mut held, watch, (done, failures), None)
+                }
                 Progress::Left(left) => {
                     leave(list, &held, left);
                     Ok(())
@@ -219,14 +223,14 @@ fn run_held(
             };
         }
         if !held.are_only_reserved()? {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+            return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
         }
         one_by_one(list, runtime, &mut held, watch, (first, suspends))?;
         small.into_iter().for_each(|small| small.end(list));
         return Ok(());
     }
     if held.tracked && !held.are_only_reserved()? {
-        return long(list, runtime, &mut held, watch, (first, Vec::new()));
+        return long(list, runtime, &mut held, watch, (first, Vec::new()), None);
     }
     held.begin(runtime);
     one_by_one(list, runtime, &mut held, watch, (first, suspends))
@@ -252,7 +256,9 @@ fn one_by_one(
         if runtime.runs_ahead && (leaves || position + 1 < list.nodes().len()) {
             match resident::run(list, runtime, runtime.devices[0], watch, (position, leaves)) {
                 Progress::Done(next, failures) if failures.is_empty() => position = next,
-                Progress::Done(next, failures) => return long(list, runtime, held, watch, (next, failures)),
+                Progress::Done(next, failures) => {
+                    return long(list, runtime, held, watch, (next, failures), None);
+                }
                 Progress::Left(left) => {
                     leave(list, held, left);
                     return Ok(());
@@ -261,7 +267,7 @@ fn one_by_one(
         }
         let Some(node) = list.nodes().get(position) else { break };
         if is_stopped(watch) {
-            return long(list, runtime, held, watch, (position, Vec::new()));
+            return long(list, runtime, held, watch, (position, Vec::new()), None);
         }
         let (plan, order) = (node.plan(), list.order_of(node));
         let space = match &last {
@@ -297,7 +303,7 @@ fn one_by_one(
         position += 1;
         if let Err(source) = outcome {
             let failure = failed(list, node, position - 1, source);
-            return long(list, runtime, held, watch, (position, vec![failure]));
+            return long(list, runtime, held, watch, (position, vec![failure]), None);
         }
     }
     Ok(())
@@ -318,6 +324,7 @@ fn long(
     held: &mut HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
     (first, failures): (usize, Vec<LaunchError>),
+    kept: Option<&KeptRuns>,
 ) -> Result<(), Error> {
     if let Some(turn) = held.pending
         && !turn.may_wait()
@@ -336,7 +343,7 @@ fn long(
     held.active_run = runtime.has_device_memory().then(ActiveRun::begin);
     held.fast_path = None;
     let beside = held.shared_walk.is_some();
-    let failures = distributed::run(list, runtime, watch, beside, first, failures)?;
+    let failures = distributed::run(list, runtime, watch, beside, first, failures, kept)?;
     first_with_others(failures).map_or(Ok(()), Err)
 }
 
@@ -449,7 +456,8 @@ fn submit_prepared(
     let phases = 0..space.phases();
     let position = list.position_of(node);
     let cut = false;
-    let launch = DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
+    let launch =
+        DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop, like: 0 };
     let outcome = submit_to(launch, &mut args, false).map(drop);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -471,7 +479,7 @@ fn launch(
     let phases = 0..space.phases();
     let position = list.position_of(node);
     let cut = false;
-    DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop }
+    DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop, like: 0 }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
         .map(drop)
 }

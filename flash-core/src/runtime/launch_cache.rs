@@ -101,6 +101,7 @@ impl LaunchCache {
             phase_begin: 0,
             phase_end: order.phases(),
             stop: std::ptr::null(),
+            like: 0,
         };
         let view = order.view();
         let inline =
@@ -174,8 +175,9 @@ impl Launch {
         let Launch { submit, device, submission, again: Some(again), .. } = self else { return Ok(false) };
         let outcome = again.run(
             list,
-            |args| {
+            |args, like| {
                 submission.args = args.as_ptr();
+                submission.like = like;
                 // SAFETY: as the first time: the same device, kernel, space and arrays, held and resident on
                 // the device; scalars of the same types. With NULL as the signal it is done on return.
                 unsafe { take_error(submit(*device, submission)) }

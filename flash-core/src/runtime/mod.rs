@@ -6,6 +6,7 @@
 //! are proved. *Run* (`launch.rs`): the memories are held, every submission goes through the backend's
 //! vtable, the memories are given back.
 
+mod alike;
 mod api;
 mod arena;
 mod asynchronous;

@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 11;
+pub const ABI_MINOR: u32 = 12;
 /// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host
 /// used.
 pub const ABI_MINOR_OLDEST: u32 = 9;
@@ -522,6 +522,9 @@ pub const DEVICE_SYNCHRONOUS: u32 = 16;
 /// Device flag: runs functions of this process: an implementation's `share` or `span`, and functions of
 /// shared libraries. Since minor version 8.
 pub const DEVICE_RUNS_FUNCTIONS: u32 = 32;
+/// Device flag: keeps what it makes of launches that are alike, see [`Submission`]. A host need not find out
+/// which are for others. Since minor version 12.
+pub const DEVICE_KEEPS_LAUNCHES: u32 = 64;
 
 /// [`BackendApi::has`]: a CPU feature, by the name that Rust has for it, such as `avx2`.
 pub const HAS_FEATURE: u32 = 1;
@@ -671,6 +674,10 @@ pub struct Submission {
     /// launch does not look. It is read atomically, and lives until the launch is over. Since minor version
     /// 9.
     pub stop: *const u32,
+    /// 0, or a number of the host's: all submissions to this device that have it are the same, but for
+    /// `waits`, `signal`, `nanoseconds`, `stop`, the flag [`SUBMIT_WAITED`], and what is in their arrays. A
+    /// backend may keep what it makes of the first one, as long as it likes. Since minor version 12.
+    pub like: u64,
 }
 
 /// A backend: its vtable. Required are `key`, `probe`, `devices`, `prepare`, `release` and

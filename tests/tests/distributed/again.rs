@@ -1,6 +1,6 @@
 //! One launch repeated, on data that a device with a memory of its own has, until something is different.
 
-use crate::{ONE, TWO};
+use crate::{FOUR, ONE, TWO};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Whole, Write};
 use flash::kernel::{CpuItem, Index};
@@ -8,7 +8,9 @@ use flash::prelude::*;
 use flash::{Error, RuntimeObj};
 use flash_core::descriptor::MemoryBudget;
 use flash_tests::{Random, in_process};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 const LEN: usize = 64;
 
@@ -154,6 +156,168 @@ fn a_launch_again_sees_whatever_happened_in_between() {
             }
         }
         assert!(rt.devices()[0].transfers().from_device.bytes > 0, "the device has a memory of its own");
+    });
+}
+
+/// to = by to + from, cut over devices; or a panic in the middle, where that is asked for.
+#[derive(KernelDefinition)]
+#[kernel(name = "again.cut", dims(i), part_by(i))]
+struct Cut<'a> {
+    /// Where it stands in its pipeline.
+    step: u32,
+    by: u64,
+    from: Item<'a, Read<u64>>,
+    to: Item<'a, ReadWrite<u64>>,
+}
+
+/// The step and the item that panic.
+static PANICS: Mutex<Option<(u32, usize)>> = Mutex::new(None);
+
+#[kernel]
+impl CpuItem<Cut<'_>> for Plain {
+    fn item(i: Index<1>, k: CutItem<'_>) {
+        assert!(*PANICS.lock().unwrap() != Some((k.step, i[0])), "item {} panics", i[0]);
+        *k.to = k.to.wrapping_mul(k.by).wrapping_add(*k.from);
+    }
+}
+
+/// Arrays and elements of each of the tests of several devices.
+const MANY: usize = 4;
+const WIDE: usize = 256;
+
+/// A step of a pipeline: the arrays, and the number.
+type Steps = Vec<([usize; 2], u64)>;
+
+fn steps(random: &mut Random) -> Steps {
+    let step = |random: &mut Random| {
+        let one = random.below(MANY);
+        ([one, (one + 1 + random.below(MANY - 1)) % MANY], random.next())
+    };
+    (0..1 + random.below(4)).map(|_| step(random)).collect()
+}
+
+fn pipeline<'a>(rt: &RuntimeObj, steps: &Steps, arrays: &'a [FlashMemory<u64>]) -> Pipeline<'a> {
+    steps.iter().enumerate().fold(rt.pipeline(), |pipeline, (step, ([from, to], by))| {
+        pipeline.submit(Cut::of(step as u32, *by, &arrays[*from], &arrays[*to])).defer([WIDE])
+    })
+}
+
+/// What a pipeline does to arrays; how many of its steps fail.
+fn expect(steps: &Steps, panics: Option<(u32, usize)>, model: &mut [Model]) -> usize {
+    let mut failures = 0;
+    for (step, ([from, to], by)) in steps.iter().enumerate() {
+        model[*to] = match (&model[*from], &model[*to]) {
+            (Some(read), Some(old)) if panics.is_none_or(|(at, _)| at != step as u32) => {
+                let new = |(old, read): (&u64, &u64)| old.wrapping_mul(*by).wrapping_add(*read);
+                Some(old.iter().zip(read).map(new).collect())
+            }
+            _ => None,
+        };
+        failures += usize::from(model[*to].is_none());
+    }
+    failures
+}
+
+fn check(outcome: Result<(), Error>, failures: usize) {
+    match outcome {
+        Ok(()) => assert_eq!(failures, 0),
+        Err(Error::Launch(error)) => assert_eq!(1 + error.others().len(), failures, "{error}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Pipelines that are kept and run again and again, as it is, on devices that have all they need: these runs
+/// need no walk. Now and then anything else happens to their arrays, or to the devices' memory, or a kernel
+/// fails.
+#[test]
+fn a_pipeline_over_devices_again_does_what_a_walk_does() {
+    in_process(FOUR, || {
+        for seed in 0..6 {
+            let rt = flash_tests::runtime();
+            let equal = rt.options(weights([1; 4]));
+            let unequal = rt.options(weights([4, 1, 2, 1]));
+            let limited = equal.options(Timeout(Duration::from_secs(600)));
+            let mut random = Random(seed);
+            let arrays: Vec<_> = (0..MANY).map(|_| FlashMemory::from(vec![3u64; WIDE])).collect();
+            let mut model: Vec<Model> = vec![Some(vec![3; WIDE]); MANY];
+            let made = |random: &mut Random| {
+                let rt = if random.one_in(4) { &unequal } else { &equal };
+                let steps = steps(random);
+                (pipeline(rt, &steps, &arrays), steps)
+            };
+            let mut kept: Vec<_> = (0..3).map(|_| made(&mut random)).collect();
+            for _ in 0..1500 {
+                let one = random.below(MANY);
+                match random.below(20) {
+                    0 => {
+                        let at = random.below(kept.len());
+                        kept[at] = made(&mut random);
+                    }
+                    1 => match (&model[one], arrays[one].read()) {
+                        (Some(values), Ok(guard)) => assert_eq!(*guard, **values),
+                        (None, Err(Error::Poisoned)) => {}
+                        (model, outcome) => panic!("{model:?}, {:?}", outcome.err()),
+                    },
+                    2 => {
+                        let (mut guard, value) = (arrays[one].write().unwrap(), random.next());
+                        match &mut model[one] {
+                            Some(values) => {
+                                let at = random.below(WIDE);
+                                (values[at], guard[at]) = (value, value);
+                            }
+                            poisoned => {
+                                guard.fill(value);
+                                *poisoned = Some(vec![value; WIDE]);
+                            }
+                        }
+                    }
+                    3 => {
+                        let value = random.next();
+                        rt.submit(Fill::of(value, &arrays[one])).exec([WIDE]).unwrap();
+                        model[one] = Some(vec![value; WIDE]);
+                    }
+                    4 => {
+                        // Two of four arrays, and then all of them.
+                        let device = &rt.devices()[random.below(4)];
+                        device.set_memory_budget(8 * WIDE as u64 / 2);
+                        let at = random.below(kept.len());
+                        let failures = expect(&kept[at].1, None, &mut model);
+                        check(kept[at].0.exec(), failures);
+                        device.set_memory_budget(1 << 20);
+                    }
+                    5 => {
+                        // The same steps with a limit of time.
+                        let steps = &kept[random.below(kept.len())].1;
+                        let failures = expect(steps, None, &mut model);
+                        check(pipeline(&limited, steps, &arrays).exec(), failures);
+                    }
+                    6 => {
+                        let at = random.below(kept.len());
+                        let step = random.below(kept[at].1.len()) as u32;
+                        let panics = Some((step, random.below(WIDE)));
+                        let failures = expect(&kept[at].1, panics, &mut model);
+                        *PANICS.lock().unwrap() = panics;
+                        check(kept[at].0.exec(), failures);
+                        *PANICS.lock().unwrap() = None;
+                    }
+                    7 => {
+                        // Recorded anew each time, with another number.
+                        for _ in 0..4 {
+                            let steps = vec![([one, (one + 1) % MANY], random.next())];
+                            let failures = expect(&steps, None, &mut model);
+                            check(pipeline(&equal, &steps, &arrays).exec(), failures);
+                        }
+                    }
+                    _ => {
+                        let at = random.below(kept.len());
+                        for _ in 0..1 + random.below(5) {
+                            let failures = expect(&kept[at].1, None, &mut model);
+                            check(kept[at].0.exec(), failures);
+                        }
+                    }
+                }
+            }
+        }
     });
 }
 

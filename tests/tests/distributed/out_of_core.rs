@@ -113,7 +113,10 @@ fn a_launch_larger_than_the_devices_memory_is_streamed_without_being_asked() {
             }
             let expected = |i: u64| (3 + 2 * i) * 3 + 2 * i;
             assert!(of.read().unwrap().iter().enumerate().all(|(i, v)| *v == expected(i as u64)));
-            assert_eq!(moved(&rt).1, 8 * MIB);
+            // What a device began the second round with did not come back between the two.
+            let there = if rt.devices().len() > 1 { 2 * MIB } else { 0 };
+            let from = moved(&rt).1;
+            assert!(from >= 8 * MIB - there && from <= 8 * MIB, "{from}");
         });
     }
 }

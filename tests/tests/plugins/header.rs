@@ -230,7 +230,7 @@ fn layout() -> Vec<String> {
         }
         abi::Submission {
             struct_size, flags, kernel, space, args, arg_count, wait_count, waits, signal, nanoseconds, attributes,
-            attribute_count, phase_begin, phase_end, stop
+            attribute_count, phase_begin, phase_end, stop, like
         }
         abi::BackendApi {
             struct_size, flags, key, description, probe, devices, device_info, prepare, release, submit, target,

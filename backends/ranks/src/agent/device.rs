@@ -448,6 +448,7 @@ impl LocalDevice {
             phase_begin: launch.phases.start,
             phase_end: launch.phases.end,
             stop: flag.as_ptr().cast_const(),
+            like: 0,
         };
         let start = now();
         // SAFETY: a device and a kernel of this vtable; what the submission points to lives for the call, its

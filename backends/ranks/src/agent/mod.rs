@@ -472,20 +472,22 @@ impl Agent {
         let head = (to.number, Kind::Answer);
         let _ = match answer {
             Answer::Done { .. } | Answer::Yes(_) => self.send(to, Kind::Answer, answer),
-            _ => self.post(|| {
-                // Before the other process can say that it has read it.
-                let mut lent = lock(&self.lent);
-                let block = wire::send(&self.transport, to.peer, head, answer, bytes)?;
-                lent.extend(block.map(|block| (to.peer, block.offset)));
-                Ok(())
+            _ => wire::encode(answer).and_then(|answer| {
+                self.post(|| {
+                    // Before the other process can say that it has read it.
+                    let mut lent = lock(&self.lent);
+                    let block = wire::send(&self.transport, to.peer, head, &answer, bytes)?;
+                    lent.extend(block.map(|block| (to.peer, block.offset)));
+                    Ok(())
+                })
             }),
         };
     }
 
     /// Sends a message that fits into a frame; waits for room.
     fn send(&self, to: Exchange, kind: Kind, message: &impl Serialize) -> Result<(), NetError> {
-        let head = (to.number, kind);
-        self.post(|| wire::send(&self.transport, to.peer, head, message, &[]).map(drop))
+        let (head, body) = ((to.number, kind), wire::encode(message)?);
+        self.post(|| wire::send(&self.transport, to.peer, head, &body, &[]).map(drop))
     }
 
     /// Calls what posts a frame until there is room for it.

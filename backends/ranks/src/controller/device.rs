@@ -8,17 +8,18 @@ use super::agents::{Agent, Of};
 use super::calls::{Number, Reply};
 use super::memory::{Buffers, SHARED, place_of};
 use super::{Asked, Controller};
-use crate::wire::{ImplementationImage, LaunchImage, Place, RemoteDevice, Request, bad};
+use crate::wire::{self, ImplementationImage, LaunchImage, Place, RemoteDevice, Request, bad};
 use flash_backend::abi::{self, Buffer, CopyBox, HAS_FEATURE, HAS_LIBRARY};
 use flash_backend::{Code, Completion, Device, DeviceInfo, Event, Failure, Launch};
 use flash_net::Peer;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Release},
 };
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A device of an agent.
 pub struct RankDevice {
@@ -32,6 +33,58 @@ pub struct RankDevice {
     buffers: Buffers,
     /// Features and libraries that were asked for.
     has: Mutex<HashMap<(u32, String), bool>>,
+    /// Launches that come again, as they were sent.
+    sent: Mutex<SentLaunches>,
+}
+
+/// Launches as they were sent, each in the place that its number has. There is room for a power of two.
+#[derive(Default)]
+struct SentLaunches(Vec<Option<Sent>>);
+
+/// A launch that was sent to a process.
+struct Sent {
+    /// The number of those that are like it.
+    like: u64,
+    peer: Peer,
+    request: Vec<u8>,
+}
+
+impl SentLaunches {
+    /// Launches that are kept at first, and at most.
+    const ROOM: [usize; 2] = [16, 4096];
+
+    fn place(&self, like: u64) -> usize {
+        // Numbers of one device may be a multiple of a power of two apart.
+        (like.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.0.len().trailing_zeros())) as usize
+    }
+
+    fn find(&self, like: u64, peer: Peer) -> Option<&[u8]> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let sent = self.0[self.place(like)].as_ref()?;
+        (sent.like == like && sent.peer == peer).then_some(&sent.request)
+    }
+
+    /// Takes the place of one that has it, or makes more places.
+    fn add(&mut self, new: Sent) {
+        let [first, most] = Self::ROOM;
+        if self.0.is_empty() {
+            self.0.resize_with(first, || None);
+        }
+        let is_taken =
+            |all: &Self| all.0[all.place(new.like)].as_ref().is_some_and(|old| old.like != new.like);
+        while self.0.len() < most && is_taken(self) {
+            let all = std::mem::take(&mut self.0);
+            self.0.resize_with(2 * all.len(), || None);
+            for sent in all.into_iter().flatten() {
+                let place = self.place(sent.like);
+                self.0[place] = Some(sent);
+            }
+        }
+        let place = self.place(new.like);
+        self.0[place] = Some(new);
+    }
 }
 
 /// A kernel that a process of the agent has made ready; another one does, when the device is next used. It is
@@ -103,6 +156,7 @@ impl RankDevice {
             let works_in_shared = std::mem::take(&mut info.host_memory);
             info.synchronous = false;
             info.runs_functions = false;
+            info.keeps_launches = true;
             info.suffix = match &agent.of {
                 Of::Rank(rank) => format!("{rank}/{id}"),
                 Of::Key(key) => format!("{id}@{}", key.rsplit_once('@').map_or("", |(_, agent)| agent)),
@@ -120,6 +174,7 @@ impl RankDevice {
                 info,
                 buffers,
                 has: Mutex::default(),
+                sent: Mutex::default(),
             })
         };
         found.into_iter().enumerate().map(one).collect()
@@ -154,6 +209,10 @@ impl RankDevice {
         if self.controller.is_lost(peer) {
             return Err(self.controller.loss_of(peer));
         }
+        let like = launch.like();
+        if let Some(request) = self.sent(like, peer) {
+            return Ok((peer, self.controller.begin_with(peer, &request, &[])?));
+        }
         let kernel = launch.kernel();
         let kernel = match kernel.number(peer) {
             Some(number) => number,
@@ -175,7 +234,23 @@ impl RankDevice {
             return Err(self.controller.loss_of(lost));
         }
         let request = Request::Submit { device: self.number, kernel, launch: image };
-        Ok((peer, self.controller.begin(peer, &request)?))
+        let request = wire::encode(&request).map_err(|error| wire::failed(&error))?;
+        if like != 0 {
+            self.all_sent().add(Sent { like, peer, request: request.to_vec() });
+        }
+        Ok((peer, self.controller.begin_with(peer, &request, &[])?))
+    }
+
+    /// How a launch with this number, which may be 0, was sent to this process, if it is known.
+    fn sent(&self, like: u64, peer: Peer) -> Option<SmallVec<[u8; 512]>> {
+        if like == 0 {
+            return None;
+        }
+        self.all_sent().find(like, peer).map(SmallVec::from_slice)
+    }
+
+    fn all_sent(&self) -> MutexGuard<'_, SentLaunches> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has(&self, kind: u32, name: &str) -> bool {
@@ -300,5 +375,28 @@ impl Device for RankDevice {
             Ok(Reply::Text(text)) => Some(text),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_that_were_sent_are_found_while_there_is_room() {
+        let mut all = SentLaunches::default();
+        let sent = |like: u64, peer| Sent { like, peer: Peer(peer), request: like.to_le_bytes().to_vec() };
+        assert_eq!(all.find(1, Peer(1)), None);
+        // As the numbers of one of many devices are.
+        let numbers = || (1..1000u64).map(|i| 64 * i);
+        numbers().for_each(|like| all.add(sent(like, 1)));
+        let found = numbers().filter(|like| all.find(*like, Peer(1)) == Some(&like.to_le_bytes()));
+        assert!(found.count() > 900);
+        assert_eq!(all.find(64 * 1000, Peer(1)), None);
+        // Another process has taken its place.
+        all.add(sent(64, 2));
+        assert_eq!((all.find(64, Peer(1)), all.find(64, Peer(2))), (None, Some(&64u64.to_le_bytes()[..])));
+        (0..100_000).for_each(|like| all.add(sent(like, 1)));
+        assert!(all.0.len() <= SentLaunches::ROOM[1] && all.find(99_999, Peer(1)).is_some());
     }
 }

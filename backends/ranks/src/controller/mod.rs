@@ -154,11 +154,11 @@ impl Controller {
 
     /// Sends a request. Its answer is to be waited for, or left.
     fn begin(&self, to: Peer, request: &Request<'_>) -> Result<Number, Failure> {
-        self.begin_with(to, request, &[])
+        self.begin_with(to, &wire::encode(request).map_err(|error| wire::failed(&error))?, &[])
     }
 
-    /// The same with bytes behind it.
-    fn begin_with(&self, to: Peer, request: &Request<'_>, bytes: &[u8]) -> Result<Number, Failure> {
+    /// The same, as it was written, with bytes behind it.
+    fn begin_with(&self, to: Peer, request: &[u8], bytes: &[u8]) -> Result<Number, Failure> {
         let number = loop {
             match self.calls.take(to) {
                 Some(number) => break number,
@@ -181,14 +181,16 @@ impl Controller {
 
     /// Sends a request that has no answer. Nothing is said to an agent that has gone.
     fn tell(&self, to: Peer, request: &Request<'_>) {
-        let _ = self.post(to, (u32::MAX, Kind::Request), request, &[]);
+        if let Ok(request) = wire::encode(request) {
+            let _ = self.post(to, (u32::MAX, Kind::Request), &request, &[]);
+        }
     }
 
     fn post(
         &self,
         to: Peer,
         head: (u32, Kind),
-        request: &Request<'_>,
+        request: &[u8],
         bytes: &[u8],
     ) -> Result<Option<wire::Lent>, Failure> {
         loop {
@@ -485,7 +487,9 @@ impl Completion for Asked {
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        self.controller.take_until(|| self.answer.outcome().is_some(), || None, None);
+        if self.answer.outcome().is_none() {
+            self.controller.take_until(|| self.answer.outcome().is_some(), || None, None);
+        }
         let Some(Err(failure)) = self.answer.outcome() else { return Ok(()) };
         Err(match self.source.filter(|source| self.controller.is_lost(*source)) {
             Some(source) => self.controller.loss_of(source),

@@ -3,7 +3,7 @@
 
 use super::Controller;
 use super::calls::{Number, Reply};
-use crate::wire::{PIECE, Request, Shape, bad};
+use crate::wire::{self, PIECE, Request, Shape, bad};
 use flash_backend::abi::CopyBox;
 use flash_backend::host_allocation::HostAllocation;
 use flash_backend::offload::staging::{self, Stage};
@@ -20,6 +20,9 @@ pub(super) struct Remote {
     pub buffer: u64,
 }
 
+/// Bytes of a piece at least.
+const LEAST: u64 = 4 << 10;
+
 /// What the copies of one device go through, one after the other.
 #[derive(Default)]
 pub(super) struct Pieces(Mutex<Option<[Piece; 2]>>);
@@ -27,8 +30,10 @@ pub(super) struct Pieces(Mutex<Option<[Piece; 2]>>);
 /// A piece, and the request that it is in.
 struct Piece {
     controller: &'static Controller,
-    /// [`PIECE`] bytes, for the holder of the lock.
+    /// For the holder of the lock.
     data: HostAllocation,
+    /// How many there are: at most [`PIECE`], and as many as a copy has needed.
+    bytes: u64,
     busy: Option<Busy>,
 }
 
@@ -52,15 +57,18 @@ impl Pieces {
         shape: &CopyBox,
     ) -> Result<(), Failure> {
         let mut lock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = shape.extent.into_iter().fold(1, u64::saturating_mul);
+        let bytes = all.clamp(LEAST, PIECE).next_power_of_two();
         let pieces = match &mut *lock {
-            Some(pieces) => pieces,
-            none => none.insert([Piece::new(controller)?, Piece::new(controller)?]),
+            Some(pieces) if pieces[0].bytes >= bytes => pieces,
+            none => none.insert([Piece::new(controller, bytes)?, Piece::new(controller, bytes)?]),
         };
-        // SAFETY: the caller vouches for the box; the lock is held, and the pieces have `PIECE` bytes.
+        let bytes = pieces[0].bytes;
+        // SAFETY: the caller vouches for the box; the lock is held, and the pieces have that many bytes.
         let outcome = unsafe {
             match is_up {
-                true => staging::up(pieces, PIECE, host, shape, |piece, part| piece.put(remote, part)),
-                false => staging::down(pieces, PIECE, host, shape, |piece, part| piece.get(remote, part)),
+                true => staging::up(pieces, bytes, host, shape, |piece, part| piece.put(remote, part)),
+                false => staging::down(pieces, bytes, host, shape, |piece, part| piece.get(remote, part)),
             }
         };
         if outcome.is_err() {
@@ -72,18 +80,27 @@ impl Pieces {
 }
 
 impl Piece {
-    fn new(controller: &'static Controller) -> Result<Piece, Failure> {
-        let layout = Layout::from_size_align(PIECE as usize, 64).ok();
+    fn new(controller: &'static Controller, bytes: u64) -> Result<Piece, Failure> {
+        let layout = Layout::from_size_align(bytes as usize, 64).ok();
         let data = layout.and_then(HostAllocation::zeroed).ok_or_else(|| {
-            Failure::new(Code::OutOfMemory, format!("{PIECE} bytes for a copy to an agent were refused"))
+            Failure::new(Code::OutOfMemory, format!("{bytes} bytes for a copy to an agent were refused"))
         })?;
-        Ok(Piece { controller, data, busy: None })
+        Ok(Piece { controller, data, bytes, busy: None })
+    }
+
+    /// Bytes that it has.
+    fn has(&self, bytes: u64) -> Result<usize, Failure> {
+        match bytes <= self.bytes {
+            true => Ok(bytes as usize),
+            false => Err(bad(format!("expected at most {} bytes in a piece, found {bytes}", self.bytes))),
+        }
     }
 
     fn put(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
         let shape = Shape::of(part);
-        let bytes = of_piece(shape.bytes(0)?.end)?;
-        let request = Request::Put { device, buffer, shape };
+        let bytes = self.has(shape.bytes(0)?.end)?;
+        let request =
+            wire::encode(&Request::Put { device, buffer, shape }).map_err(|why| wire::failed(&why))?;
         // SAFETY: the piece has that many bytes, and staging writes no more to it until it has settled.
         let data = unsafe { std::slice::from_raw_parts(self.data.data(), bytes) };
         let number = self.controller.begin_with(agent, &request, data)?;
@@ -93,18 +110,10 @@ impl Piece {
 
     fn get(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
         let shape = Shape::of(part);
-        let brings = Some(of_piece(shape.bytes(1)?.end)?);
+        let brings = Some(self.has(shape.bytes(1)?.end)?);
         let number = self.controller.begin(agent, &Request::Get { device, buffer, shape })?;
         self.busy = Some(Busy { agent, number, brings });
         Ok(())
-    }
-}
-
-/// Bytes that a piece has.
-fn of_piece(bytes: u64) -> Result<usize, Failure> {
-    match bytes <= PIECE {
-        true => Ok(bytes as usize),
-        false => Err(bad(format!("expected at most {PIECE} bytes in a piece, found {bytes}"))),
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) use image::ImplementationImage;
 pub(crate) use launch::{Bounds, LaunchImage, OwnedLaunch, Place, owned};
 
 use flash_backend::{Code, Failure};
-use flash_net::{Loss, MAX_FRAME, NetError, Peer, Transport};
+use flash_net::{Loss, NetError, Peer, Transport};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -256,11 +256,46 @@ pub(crate) struct Lent {
     pub offset: u64,
 }
 
-/// Where a sender writes bodies before they are sent.
-pub(crate) type Scratch = [u8; MAX_FRAME - HEAD];
+/// A message as it is sent.
+pub(crate) struct Body {
+    /// Unless it is long.
+    short: [u8; SHORT],
+    bytes: usize,
+    long: Vec<u8>,
+}
 
-/// Sends a message, and bytes behind it where frames are long enough. A body that is too long for a frame
-/// stays in this process's memory: the result says where.
+/// Bytes of a message that needs no allocation.
+const SHORT: usize = 768;
+
+impl std::ops::Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.long.is_empty() { &self.short[..self.bytes] } else { &self.long }
+    }
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// None but those of a message that cannot be written.
+pub(crate) fn encode(message: &impl Serialize) -> Result<Body, NetError> {
+    let mut body = Body { short: [0; SHORT], bytes: 0, long: Vec::new() };
+    match postcard::to_slice(message, &mut body.short) {
+        Ok(written) => body.bytes = written.len(),
+        Err(_) => {
+            body.long = postcard::to_allocvec(message).map_err(|error| unreadable(error.to_string()))?;
+        }
+    }
+    Ok(body)
+}
+
+fn unreadable(why: String) -> NetError {
+    NetError::World { what: "writing a message", why }
+}
+
+/// Sends a message as it was [written](encode), and bytes behind it where frames are long enough. A body that
+/// is too long for a frame stays in this process's memory: the result says where.
 ///
 /// # Errors
 /// Those of [`Transport::post_parts`]; nothing was sent then, and nothing is lent.
@@ -268,23 +303,14 @@ pub(crate) fn send(
     transport: &dyn Transport,
     to: Peer,
     (number, kind): (u32, Kind),
-    message: &impl Serialize,
+    body: &[u8],
     bytes: &[u8],
 ) -> Result<Option<Lent>, NetError> {
-    let mut scratch: Scratch = [0; MAX_FRAME - HEAD];
     let head = |is_long| Head { number, kind, is_long }.bytes();
-    let longest = transport.longest(to) - HEAD;
-    if let Ok(body) = postcard::to_slice(message, &mut scratch)
-        && body.len() + bytes.len() <= longest
-    {
+    if body.len() + bytes.len() <= transport.longest(to) - HEAD {
         return transport.post_parts(to, &[&head(false), body, bytes]).map(|()| None);
     }
-    let unreadable = |why: String| NetError::World { what: "writing a message", why };
-    let body = postcard::to_allocvec(message).map_err(|error| unreadable(error.to_string()))?;
-    if body.len() + bytes.len() <= longest {
-        return transport.post_parts(to, &[&head(false), &body, bytes]).map(|()| None);
-    }
-    let body = [&body, bytes].concat();
+    let body = [body, bytes].concat();
     let heap = transport.heap().filter(|_| transport.memory(to).is_some());
     let heap = heap.ok_or_else(|| unreadable("it is long, and there is no shared memory".into()))?;
     let block = heap.alloc(body.len() as u64, 64)?;

@@ -1,8 +1,10 @@
 //! One part of a submission, prepared for its device.
 
 use super::arrays::Array;
+use super::kept::Notes;
 use super::placement::Placement;
-use super::task::{Effort, Flight, MayFly};
+use super::scheduler::Touches;
+use super::task::{Effort, Flight, MayFly, Outcome};
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
@@ -128,6 +130,14 @@ impl<'r> KernelPart<'r> {
         self.merged = true;
     }
 
+    /// Notes it, with its place, as the part of a target.
+    pub fn note(&self, notes: &mut Notes, (node, runtime): (&Node, &Runtime), of: (u32, &[Touches])) {
+        let boxes = self.boxes.iter().map(|(part, _)| *part).collect();
+        let args = (self.args.clone(), boxes, |i: usize| self.boxes[i].1);
+        let part = Some((&self.parts, self.subspace));
+        notes.kernel((node, self.plan, runtime), of, part, args, self.items);
+    }
+
     fn at(&mut self, i: usize, array: &Array<'_>, place: Place, offset: u64) -> Arg {
         let mut there = self.args[i];
         if place == Place::HOST {
@@ -169,6 +179,7 @@ impl<'r> KernelPart<'r> {
             cut: self.cut,
             draw: None,
             stop,
+            like: 0,
         };
         if flies {
             let mut room = SmallVec::new();
@@ -198,21 +209,34 @@ pub(super) fn fly<'r>(
         target.rate.add(start.elapsed().as_nanos() as u64, items);
         return Ok(None);
     };
-    let end = move || {
-        // The thread may have been elsewhere since the device was done.
-        // SAFETY: an event of the target's backend, given back below.
-        let is_late = how == MayFly::Watched && unsafe { target.device.has_fired(event) };
-        let mut nanoseconds = 0;
-        // SAFETY: as above, once.
-        unsafe { device_launch::complete(target.device, event, Some(&mut nanoseconds))? };
-        match (nanoseconds, start.elapsed().as_nanos() as u64) {
-            (0, at_most) if is_late => target.rate.add_at_most(at_most, items),
-            (0, elapsed) => target.rate.add(elapsed, items),
-            (known, _) => target.rate.add(known, items),
-        }
-        Ok(())
-    };
+    // SAFETY: an event of the target's backend, given back there.
+    let end =
+        move || unsafe { end(target, event, (start, how == MayFly::Watched), items) }.map_err(Outcome::from);
     Ok(Some(Flight { device: target.device, event, end: Box::new(end) }))
+}
+
+/// Waits for a launch of `items` items that was begun no earlier than at `start`; its time enters the
+/// device's rate. `watched`: the thread may have been elsewhere since the device was done.
+///
+/// # Safety
+/// The event is of the target's backend, and is not used afterwards.
+pub(super) unsafe fn end(
+    target: &Target,
+    event: *mut abi::Event,
+    (start, watched): (Instant, bool),
+    items: u64,
+) -> Result<(), Error> {
+    // SAFETY: an event of the target's backend, given back below.
+    let is_late = watched && unsafe { target.device.has_fired(event) };
+    let mut nanoseconds = 0;
+    // SAFETY: as above, once.
+    unsafe { device_launch::complete(target.device, event, Some(&mut nanoseconds))? };
+    match (nanoseconds, start.elapsed().as_nanos() as u64) {
+        (0, at_most) if is_late => target.rate.add_at_most(at_most, items),
+        (0, elapsed) => target.rate.add(elapsed, items),
+        (known, _) => target.rate.add(known, items),
+    }
+    Ok(())
 }
 
 /// Expected nanoseconds of `items` items.

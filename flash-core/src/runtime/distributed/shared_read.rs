@@ -32,7 +32,12 @@ pub(super) struct SharedRead<'r> {
 
 impl<'r> SharedRead<'r> {
     pub fn of(header: &'r ArrayInner) -> SharedRead<'r> {
-        let reader = header.directory().arrivals().enter();
+        SharedRead::locked(header, header.directory())
+    }
+
+    /// The same, of a memory whose directory is locked.
+    pub fn locked(header: &'r ArrayInner, mut directory: DirectoryGuard<'_>) -> SharedRead<'r> {
+        let reader = directory.arrivals().enter();
         SharedRead { header, reader }
     }
 

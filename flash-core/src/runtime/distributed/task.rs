@@ -402,6 +402,11 @@ impl Tasks {
         true
     }
 
+    /// Number of tasks.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// Number of tasks that may be waiting.
     pub fn waiting(&mut self) -> usize {
         self.all_done();

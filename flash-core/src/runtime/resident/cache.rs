@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::device::LastUse;
 use crate::memory::fast_path::FastPathGuard;
+use crate::runtime::alike::Alike;
 use crate::runtime::distributed::lanes::Lanes;
 use crate::runtime::hold::HeldMemories;
 use crate::runtime::state::Runtime;
@@ -23,6 +24,8 @@ pub(crate) struct ResidentLaunch {
     _parts: Vec<abi::Part>,
     /// The arguments that are new each time.
     scalars: SmallVec<[u32; 8]>,
+    /// If the device keeps what it makes of launches that are alike.
+    alike: Option<Alike>,
 }
 
 /// A memory, and the residence that it had.
@@ -144,16 +147,19 @@ impl ResidentLaunch {
         }
         let kinds = told.args.iter().zip(0..);
         let scalars = kinds.filter(|(arg, _)| arg.kind == abi::ARG_SCALAR).map(|(_, i)| i).collect();
-        Some(ResidentLaunch { lanes: Lanes::of(device), memories, args: told.args, _parts: parts, scalars })
+        let (lanes, args) = (Lanes::of(device), told.args);
+        let alike = device.info().keeps_launches.then(Alike::default);
+        Some(ResidentLaunch { lanes, memories, args, _parts: parts, scalars, alike })
     }
 
-    /// Calls `body` with the arguments, while the memories are held. `None`: this is not possible, and
-    /// nothing was called. `failed` gets an error while the memories are still held.
+    /// Calls `body` with the arguments, and with the number of launches that are the same, while the
+    /// memories are held. `None`: this is not possible, and nothing was called. `failed` gets an error while
+    /// the memories are still held.
     #[inline(always)]
     pub fn run(
         &mut self,
         list: &SubmissionList,
-        body: impl FnOnce(&[Arg]) -> Result<(), Error>,
+        body: impl FnOnce(&[Arg], u64) -> Result<(), Error>,
         failed: impl FnOnce(Error) -> Error,
     ) -> Result<Option<()>, Error> {
         // Other work has its place in the lane, before this or after it.
@@ -164,7 +170,11 @@ impl ResidentLaunch {
         for &i in &self.scalars {
             self.args[i as usize] = list.args()[i as usize];
         }
-        body(&self.args).map(Some).map_err(|error| {
+        let like = self.alike.as_mut().map_or(0, |alike| {
+            let scalars = self.scalars.iter();
+            alike.number(scalars.map(|i| &self.args[*i as usize]))
+        });
+        body(&self.args, like).map(Some).map_err(|error| {
             at_home.leave();
             failed(error)
         })

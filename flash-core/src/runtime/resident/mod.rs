@@ -92,9 +92,13 @@ pub(super) fn run(
         };
         let Some(target) = target else { break };
         let outcome = match memory {
-            None => run.launch((node, target), list.args_of(node), space, watch, position),
+            None => run.launch((node, target), (list.args_of(node), 0), space, watch, position),
             Some(memory) => match run.tell(node, memory, &mut told, &mut failed) {
-                Some(Ok(())) => run.launch((node, target), &told.args, space, watch, position),
+                Some(Ok(())) => {
+                    let keeps = device.info().keeps_launches;
+                    let like = if keeps { list.number_of(node, &told.homes) } else { 0 };
+                    run.launch((node, target), (&told.args, like), space, watch, position)
+                }
                 Some(Err(error)) => Err(error),
                 None => break,
             },
@@ -151,6 +155,8 @@ struct Run<'a> {
 struct DeviceArgs {
     args: SmallVec<[Arg; 8]>,
     parts: SmallVec<[abi::Part; 8]>,
+    /// The numbers of the arrays' residences.
+    homes: SmallVec<[u64; 8]>,
 }
 
 impl<'a> Run<'a> {
@@ -205,7 +211,8 @@ impl<'a> Run<'a> {
         memory: &'static DeviceMemory,
         told: &mut DeviceArgs,
     ) -> Option<()> {
-        let DeviceArgs { args, parts } = told;
+        let DeviceArgs { args, parts, homes } = told;
+        homes.clear();
         args.clear();
         args.extend_from_slice(self.list.args_of(node));
         parts.clear();
@@ -230,6 +237,7 @@ impl<'a> Run<'a> {
                 return None;
             }
             home.last_use.set(now);
+            homes.push(header.home.number());
             // Modulo 2^64: the buffer may begin on either side of the argument's first element.
             let origin = home.first.wrapping_sub(first);
             arg.part = part;
@@ -302,7 +310,7 @@ impl<'a> Run<'a> {
     fn launch(
         &mut self,
         (node, target): (&'a Node, &'a Target),
-        args: &[Arg],
+        (args, like): (&[Arg], u64),
         space: SpaceRef<'_>,
         watch: Option<&SharedOutcome>,
         position: usize,
@@ -321,6 +329,7 @@ impl<'a> Run<'a> {
             cut: false,
             draw: None,
             stop: watch.and_then(|watch| watch.flag()),
+            like,
         };
         let limit = device_launch::timeout(node, self.runtime);
         if limit.is_none() && profile.is_none() {

@@ -18,6 +18,7 @@ pub(crate) use extra::Extra;
 pub(crate) use source::Recorded;
 use source::Source;
 
+use super::alike::AlikeOnDevice;
 use super::arena::{Bump, Mark};
 use super::event::Event;
 use super::facts::ArgumentFacts;
@@ -109,6 +110,7 @@ pub(crate) struct Node {
     /// Its footprint when it runs whole; `None` inside: not one box of each array. Used only on a device with
     /// a memory of its own.
     footprint: OnceLock<Option<Arc<Footprint>>>,
+    alike: AlikeOnDevice,
     pub extra: Option<Box<Extra>>,
 }
 
@@ -347,6 +349,7 @@ impl SubmissionList {
             order: 0,
             marks: [self.bump.at; 2],
             footprint: OnceLock::new(),
+            alike: AlikeOnDevice::default(),
             extra: None,
         });
     }
@@ -462,6 +465,7 @@ impl SubmissionList {
         let (first, count) = (self.nodes[last].first as usize, self.nodes[last].count as usize);
         self.nodes[last].marks[1] = self.bump.at;
         self.nodes[last].footprint.take();
+        self.nodes[last].alike.clear();
         for i in first..first + count {
             let (kind, written) = (self.args[i].kind, self.args[i].access != abi::ACCESS_READ);
             let memory = self.sources[i].memory;
@@ -661,6 +665,14 @@ impl SubmissionList {
             }
         };
         arguments.map(shape).collect()
+    }
+
+    /// The number of launches of a submission on a device where its arrays have these residences, see
+    /// [`AlikeOnDevice`].
+    #[inline]
+    pub fn number_of(&self, node: &Node, homes: &[u64]) -> u64 {
+        let scalars = self.args_of(node).iter().filter(|arg| arg.kind == abi::ARG_SCALAR);
+        node.alike.number(homes, scalars)
     }
 
     /// The footprint of a submission when it runs whole; `make` computes it the first time.

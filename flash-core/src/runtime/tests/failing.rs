@@ -3,6 +3,7 @@
 
 use super::kernels::{Axpy, Fill};
 use super::run_all;
+use super::serial::Done;
 use crate::error::{Error, LaunchError};
 use crate::memory::FlashMemory;
 use crate::runtime::{HostTask, RuntimeObj, get_runtime};
@@ -16,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The fault of one device from now on.
 #[derive(Clone, Copy, PartialEq)]
-enum Fault {
+pub(super) enum Fault {
     /// Copies to its memory.
     In,
     /// Copies from its memory.
@@ -27,12 +28,12 @@ enum Fault {
 
 static FAULT: Mutex<Option<(u32, Fault)>> = Mutex::new(None);
 
-fn fault(fault: Option<(u32, Fault)>) {
+pub(super) fn fault(fault: Option<(u32, Fault)>) {
     *FAULT.lock().unwrap() = fault;
 }
 
 /// Tests run one at a time.
-fn lock() -> MutexGuard<'static, ()> {
+pub(super) fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(|e| e.into_inner());
     fault(None);
@@ -50,17 +51,24 @@ unsafe impl Backend for Failing {
     type Device = FailingDevice;
 
     fn probe(_: &HostSettings<'_>) -> Result<Vec<FailingDevice>, Unavailable> {
-        Ok((1..3).map(|space| FailingDevice { buffers: HostBuffers::of_space(space) }).collect())
+        Ok((1..3).map(|space| FailingDevice::new(space, true)).collect())
     }
 }
 
 register_backend!(Failing);
 
-struct FailingDevice {
+pub(super) struct FailingDevice {
     buffers: HostBuffers,
+    /// It says when a launch is done, and not that it works without the host.
+    synchronous: bool,
 }
 
 impl FailingDevice {
+    /// One with this memory.
+    pub fn new(space: u32, synchronous: bool) -> FailingDevice {
+        FailingDevice { buffers: HostBuffers::of_space(space), synchronous }
+    }
+
     fn check(&self, what: Fault) -> Result<(), Failure> {
         match *FAULT.lock().unwrap() {
             Some((space, Fault::Lost)) if space == self.buffers.space() => {
@@ -79,7 +87,7 @@ impl Device for FailingDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            synchronous: true,
+            synchronous: self.synchronous,
             runs_functions: true,
             emulated: true,
             test: true,
@@ -95,10 +103,12 @@ impl Device for FailingDevice {
     }
 
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
-        run_all(launch)?;
         // A lost device reports it at the end.
-        self.check(Fault::Lost)?;
-        Ok(None)
+        let outcome = run_all(launch).and_then(|()| self.check(Fault::Lost));
+        if self.synchronous {
+            return outcome.map(|()| None);
+        }
+        Ok(Some(Event::new(Done(outcome))))
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {

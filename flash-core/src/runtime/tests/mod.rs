@@ -2,6 +2,7 @@
 
 mod devices;
 mod failing;
+mod kept;
 mod kernels;
 mod launches;
 mod plans;

@@ -49,7 +49,7 @@ struct SerialDevice {
 }
 
 /// An event that has fired.
-pub(super) struct Done;
+pub(super) struct Done(pub Result<(), Failure>);
 
 impl Completion for Done {
     fn ready(&self) -> bool {
@@ -57,7 +57,7 @@ impl Completion for Done {
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        Ok(())
+        self.0.clone()
     }
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
@@ -130,7 +130,7 @@ impl Device for SerialDevice {
             args.iter().for_each(copy_over);
         }
         launch.report(55);
-        Ok(if self.two { Some(Event::new(Done)) } else { None })
+        Ok(if self.two { Some(Event::new(Done(Ok(())))) } else { None })
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {

@@ -73,7 +73,7 @@ impl Device for AheadDevice {
 
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
         run_all(launch)?;
-        Ok(Some(Event::new(Done)))
+        Ok(Some(Event::new(Done(Ok(())))))
     }
 }
 

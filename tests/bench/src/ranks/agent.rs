@@ -40,7 +40,7 @@ pub fn measure() -> Result<()> {
     let launch = |rt: &RuntimeObj| solve::launch(rt, LAUNCHES);
     let rows = [
         launches(both, "blocking launch of an empty kernel on an agent", launch)?,
-        launches(both, "chain of 1,000 on an agent, per kernel", |rt| solve::chain(rt, 1))?,
+        launches(both, "chain of 1,000 on an agent, again and again, per kernel", |rt| solve::chain(rt, 10))?,
         array(&local, &remote, "an array of 1 MiB", FlashMemory::zeroed),
         array(&local, &remote, "a vector of 1 MiB, which is copied", |len| vec![0.0; len].into()),
     ];

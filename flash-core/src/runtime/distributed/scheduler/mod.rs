@@ -19,6 +19,7 @@ mod whole;
 
 use super::active_run::ROOM;
 use super::arrays::{Array, TaskSink, Touch};
+use super::kept::{KeptKernel, KeptRuns, KeptSubmission, Notes};
 use super::lane::{Lane, drive_until, drive_until_or};
 use super::lanes::Lanes;
 use super::part::KernelPart;
@@ -71,6 +72,8 @@ pub(super) struct Scheduler<'r> {
     pub launched: Vec<SubmissionState>,
     /// Memory of second buffers of slices, and of accumulators.
     scratch: Vec<Scratch>,
+    /// It may be repeated.
+    notes: Option<Notes>,
 }
 
 /// The state of a submission.
@@ -90,7 +93,23 @@ pub(super) struct SubmissionState {
     pub writes: Vec<(u32, Region, bool)>,
 }
 
+impl SubmissionState {
+    /// Of a submission that is about to be issued.
+    fn new(position: usize) -> SubmissionState {
+        SubmissionState {
+            position,
+            tasks: SmallVec::new(),
+            error: None,
+            begun: None,
+            plain: false,
+            reads: Vec::new(),
+            writes: Vec::new(),
+        }
+    }
+}
+
 /// The use of an array by a part.
+#[derive(Clone)]
 pub(super) struct Touches {
     pub argument: u32,
     pub array: u32,
@@ -156,6 +175,7 @@ impl<'r> Scheduler<'r> {
             lanes: SmallVec::new(),
             launched: Vec::with_capacity(list.nodes().len()),
             scratch: Vec::new(),
+            notes: None,
         };
         // In the order of addresses, in which all runs lock directories.
         let own_memory = runtime.has_device_memory();
@@ -171,17 +191,43 @@ impl<'r> Scheduler<'r> {
         TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes }
     }
 
+    /// Notes what it does from now on.
+    pub fn note(&mut self) {
+        self.notes = Notes::begin(self.list, self.runtime, &self.arrays);
+    }
+
+    /// A submission begins that a kept run has repeated.
+    pub fn repeats(&mut self, submission: &KeptSubmission) {
+        let KeptSubmission { position, plain, reads, writes, .. } = submission;
+        let (reads, writes) = (reads.clone(), writes.clone());
+        self.launched.push(SubmissionState {
+            plain: *plain,
+            reads,
+            writes,
+            ..SubmissionState::new(*position)
+        });
+    }
+
+    /// A kernel of that submission has run at a place, with or without an error.
+    pub fn was_run(&mut self, kernel: &KeptKernel, place: Place, error: Option<Error>) {
+        let waits = self.waits(&kernel.touches, place);
+        let work = move |_| match error {
+            Some(error) => Err(Outcome::Error(error)),
+            None => Ok(None),
+        };
+        // SAFETY: it borrows nothing.
+        let task = unsafe { self.tasks.add(waits, Effort::of_thread(0), Box::new(work)) };
+        task.run_here();
+        self.touched(&kernel.touches, place, task);
+        self.latest().tasks.push((task, kernel.target));
+    }
+
     /// Puts a submission into lanes.
     pub fn issue(&mut self, position: usize, node: &'r Node, checked: Option<Arc<Parts>>) {
-        self.launched.push(SubmissionState {
-            position,
-            tasks: SmallVec::new(),
-            error: None,
-            begun: None,
-            plain: false,
-            reads: Vec::new(),
-            writes: Vec::new(),
-        });
+        self.launched.push(SubmissionState::new(position));
+        if let Some(notes) = &mut self.notes {
+            notes.submission(position, checked.as_ref());
+        }
         let issued = match self.watch.and_then(|watch| watch.stopped()) {
             Some(reason) => Err(reason.clone()),
             None => self.try_issue(node, checked),
@@ -361,6 +407,10 @@ impl<'r> Scheduler<'r> {
             }
         }
         let effort = part.effort();
+        let is_noted = effort.flies && issue.placed.targets[subspace].is_some();
+        if let Some(notes) = self.notes.as_mut().filter(|_| is_noted) {
+            part.note(notes, (node, self.runtime), (number, &touches));
+        }
         self.put((node, plan, target, number), &touches, place, effort, move |stop, may_fly| {
             part.run(stop, may_fly)
         });
@@ -698,8 +748,9 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// Everything is issued: waits for it, and settles failures.
-    pub fn finish(mut self, failures: Vec<LaunchError>) -> Vec<LaunchError> {
+    /// Everything is issued: waits for it, and settles failures. What it has noted is kept, if the next run
+    /// would do the same.
+    pub fn finish(mut self, failures: Vec<LaunchError>, kept: Option<&KeptRuns>) -> Vec<LaunchError> {
         self.fetch_slices();
         if self.beside {
             // Guards of elements that this run leaves alone need not wait for its kernels, once no copy is in
@@ -709,7 +760,17 @@ impl<'r> Scheduler<'r> {
         }
         self.ways().drain();
         self.arrays.iter_mut().for_each(Array::lock);
-        super::settle::settle(&mut self, failures)
+        let (list, tasks) = (self.list, self.tasks.len());
+        let notes = self.notes.take();
+        let run = notes.and_then(|notes| notes.end(list, (tasks, &self.launched), &self.arrays));
+        let failures = super::settle::settle(&mut self, failures);
+        if let (Some(kept), Some(run)) = (kept, run)
+            && failures.is_empty()
+            && run.leaves_as_found(&self.arrays)
+        {
+            kept.keep(run);
+        }
+        failures
     }
 
     /// Slices of the host have their final contents when the run is over, including those of a launch that

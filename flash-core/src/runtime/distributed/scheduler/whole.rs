@@ -65,6 +65,15 @@ impl<'r> Scheduler<'r> {
         let (position, recorded) = (self.latest().position, list.args_of(node));
         let placed = (place != Place::HOST).then(|| self.placed(node, footprint, place));
         let flies = device_launch::extras(node, runtime).1.is_none();
+        if let Some(notes) = &mut self.notes {
+            let (args, boxes) = match &placed {
+                Some((args, boxes)) => (args.to_vec(), boxes.to_vec()),
+                None => (recorded.to_vec(), Vec::new()),
+            };
+            let args = (args, boxes, |i: usize| recorded[i].kind != abi::ARG_SCALAR);
+            let of = (number as u32, &touches[..]);
+            notes.kernel((node, plan, runtime), of, None, args, order.items());
+        }
         let work = move |stop: StopFlag<'_>, may_fly| {
             let mut placed = placed;
             let args = match &mut placed {
@@ -82,8 +91,19 @@ impl<'r> Scheduler<'r> {
             let view = order.view();
             let (space, phases) = (view.get(), 0..order.phases());
             let (cut, draw) = (false, None);
-            let launch =
-                DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
+            let launch = DeviceLaunch {
+                plan,
+                target,
+                space,
+                phases,
+                attributes,
+                profile,
+                position,
+                cut,
+                draw,
+                stop,
+                like: 0,
+            };
             if may_fly != MayFly::No && flies {
                 return part::fly(&launch, target, (args, order.items()), may_fly);
             }
