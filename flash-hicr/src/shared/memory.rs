@@ -12,8 +12,11 @@ use flash_net::{SharedMemory, Transport};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Bytes of a header, and the alignment of slots: a cache line.
-pub(super) const HEAD: u64 = 64;
+/// Bytes of a header. It begins a cache line, and the slot's first bytes are on it, too: a copy of a few
+/// bytes, and the word that it was made, move one line between processors.
+pub(super) const HEAD: u64 = 32;
+/// Bytes of a cache line.
+const LINE: u64 = 64;
 
 /// The header of a slot.
 #[derive(Clone, Copy)]
@@ -71,7 +74,7 @@ impl Block {
             used: heap.used(),
             size: heap.memory().bytes(),
         })?;
-        let block = heap.alloc(size, HEAD)?;
+        let block = heap.alloc(size, LINE)?;
         let arena = heap.memory().clone();
         Ok(Block { transport: transport.clone(), arena, space, start: block.offset + HEAD, bytes })
     }
