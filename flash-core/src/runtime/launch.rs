@@ -41,7 +41,7 @@ fn draw(number: u64) -> u32 {
     (number as u32).wrapping_mul(0x9E37_79B9)
 }
 
-/// Runs a recorded pipeline, of whose runs this is kept.
+/// Runs a recorded pipeline, whose last run may be kept.
 #[inline]
 pub(super) fn run(list: &SubmissionList, runtime: &Runtime, kept: &KeptRuns) -> Result<(), Error> {
     may_run(list, runtime)?;
@@ -143,7 +143,7 @@ pub(super) fn run_in_turn(
     if failures.is_empty() {
         return run_held(list, runtime, held, watch, first, None);
     }
-    long(list, runtime, &mut held, watch, (first, failures), None)
+    long(list, runtime, &mut held, watch, (first, failures))
 }
 
 /// Ends a pipeline, all of which a device has run.
@@ -177,7 +177,7 @@ fn run_held(
 ) -> Result<(), Error> {
     let suspends = held.pending.is_some_and(|turn| turn.suspends);
     if runtime.check_maps && first == 0 && list.nodes().iter().any(is_cut) {
-        return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
+        return long(list, runtime, &mut held, watch, (0, Vec::new()));
     }
     if (runtime.has_images || list.may_block)
         && first == 0
@@ -187,22 +187,22 @@ fn run_held(
             reorder::helps(list, runtime)
         }
     {
-        return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
+        return long(list, runtime, &mut held, watch, (0, Vec::new()));
     }
     if runtime.spreads {
         held.tracked = true;
         if held.pending.is_some_and(|turn| !turn.touched.is_alone(list)) {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
+            return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
         held.begin(runtime);
         if !held.may_stay() {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
+            return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
         let (device, small) = match &runtime.devices[..] {
             [device] => (*device, None),
             _ => match SmallPipeline::of(list, runtime) {
                 Some(small) => (small.device, Some(small)),
-                None => return long(list, runtime, &mut held, watch, (0, Vec::new()), kept),
+                None => return spread(list, runtime, &mut held, watch, (0, Vec::new()), kept),
             },
         };
         if !device.info().host_memory {
@@ -213,9 +213,7 @@ fn run_held(
                     small.into_iter().for_each(|small| small.end(list));
                     Ok(())
                 }
-                Progress::Done(done, failures) => {
-                    long(list, runtime, &mut held, watch, (done, failures), None)
-                }
+                Progress::Done(done, failures) => long(list, runtime, &mut held, watch, (done, failures)),
                 Progress::Left(left) => {
                     leave(list, &held, left);
                     Ok(())
@@ -223,14 +221,14 @@ fn run_held(
             };
         }
         if !held.are_only_reserved()? {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()), None);
+            return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
         one_by_one(list, runtime, &mut held, watch, (first, suspends))?;
         small.into_iter().for_each(|small| small.end(list));
         return Ok(());
     }
     if held.tracked && !held.are_only_reserved()? {
-        return long(list, runtime, &mut held, watch, (first, Vec::new()), None);
+        return long(list, runtime, &mut held, watch, (first, Vec::new()));
     }
     held.begin(runtime);
     one_by_one(list, runtime, &mut held, watch, (first, suspends))
@@ -257,7 +255,7 @@ fn one_by_one(
             match resident::run(list, runtime, runtime.devices[0], watch, (position, leaves)) {
                 Progress::Done(next, failures) if failures.is_empty() => position = next,
                 Progress::Done(next, failures) => {
-                    return long(list, runtime, held, watch, (next, failures), None);
+                    return long(list, runtime, held, watch, (next, failures));
                 }
                 Progress::Left(left) => {
                     leave(list, held, left);
@@ -267,7 +265,7 @@ fn one_by_one(
         }
         let Some(node) = list.nodes().get(position) else { break };
         if is_stopped(watch) {
-            return long(list, runtime, held, watch, (position, Vec::new()), None);
+            return long(list, runtime, held, watch, (position, Vec::new()));
         }
         let (plan, order) = (node.plan(), list.order_of(node));
         let space = match &last {
@@ -303,7 +301,7 @@ fn one_by_one(
         position += 1;
         if let Err(source) = outcome {
             let failure = failed(list, node, position - 1, source);
-            return long(list, runtime, held, watch, (position, vec![failure]), None);
+            return long(list, runtime, held, watch, (position, vec![failure]));
         }
     }
     Ok(())
@@ -319,6 +317,18 @@ fn leave(list: &SubmissionList, held: &HeldMemories<'_>, left: Box<LeftToDevice>
 /// Runs the submissions from a position on the distributed path; those before it have failed, or not.
 #[cold]
 fn long(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    held: &mut HeldMemories<'_>,
+    watch: Option<&SharedOutcome>,
+    rest: (usize, Vec<LaunchError>),
+) -> Result<(), Error> {
+    spread(list, runtime, held, watch, rest, None)
+}
+
+/// The same, with the last run of the recording, see [`distributed::run`].
+#[cold]
+fn spread(
     list: &SubmissionList,
     runtime: &Runtime,
     held: &mut HeldMemories<'_>,

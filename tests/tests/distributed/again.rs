@@ -96,6 +96,30 @@ fn launch(
     assert_eq!(model[to].is_none(), panics != u32::MAX);
 }
 
+/// The host writes an element, or all of what is poisoned.
+fn host_writes(random: &mut Random, array: &FlashMemory<u64>, model: &mut Model) {
+    let (mut guard, value) = (array.write().unwrap(), random.next());
+    match model {
+        Some(values) => {
+            let at = random.below(values.len());
+            (values[at], guard[at]) = (value, value);
+        }
+        None => {
+            guard.fill(value);
+            *model = Some(vec![value; array.len()]);
+        }
+    }
+}
+
+/// The host reads what is expected.
+fn host_reads(array: &FlashMemory<u64>, model: &Model) {
+    match (model, array.read()) {
+        (Some(values), Ok(guard)) => assert_eq!(*guard, **values),
+        (None, Err(Error::Poisoned)) => {}
+        (model, outcome) => panic!("{model:?}, {:?}", outcome.err()),
+    }
+}
+
 /// Mostly the same launch again, with other scalars. Now and then one that fails, another pair of arrays,
 /// arrays made anew in the place of old ones, a read or write of the host, a complete write, or a chain.
 #[test]
@@ -112,24 +136,8 @@ fn a_launch_again_sees_whatever_happened_in_between() {
             let one = random.below(4);
             match random.below(40) {
                 0 => pair = [one, (one + 1 + random.below(3)) % 4],
-                1 => {
-                    let (mut guard, value) = (arrays[one].write().unwrap(), random.next());
-                    match &mut model[one] {
-                        Some(values) => {
-                            let at = random.below(LEN);
-                            (values[at], guard[at]) = (value, value);
-                        }
-                        poisoned => {
-                            guard.fill(value);
-                            *poisoned = Some(vec![value; LEN]);
-                        }
-                    }
-                }
-                2 => match (&model[one], arrays[one].read()) {
-                    (Some(values), Ok(guard)) => assert_eq!(*guard, **values),
-                    (None, Err(Error::Poisoned)) => {}
-                    (model, outcome) => panic!("{model:?}, {:?}", outcome.err()),
-                },
+                1 => host_writes(&mut random, &arrays[one], &mut model[one]),
+                2 => host_reads(&arrays[one], &model[one]),
                 3 => {
                     let value = random.next();
                     rt.submit(Fill::of(value, &arrays[one])).exec([LEN]).unwrap();
@@ -253,24 +261,8 @@ fn a_pipeline_over_devices_again_does_what_a_walk_does() {
                         let at = random.below(kept.len());
                         kept[at] = made(&mut random);
                     }
-                    1 => match (&model[one], arrays[one].read()) {
-                        (Some(values), Ok(guard)) => assert_eq!(*guard, **values),
-                        (None, Err(Error::Poisoned)) => {}
-                        (model, outcome) => panic!("{model:?}, {:?}", outcome.err()),
-                    },
-                    2 => {
-                        let (mut guard, value) = (arrays[one].write().unwrap(), random.next());
-                        match &mut model[one] {
-                            Some(values) => {
-                                let at = random.below(WIDE);
-                                (values[at], guard[at]) = (value, value);
-                            }
-                            poisoned => {
-                                guard.fill(value);
-                                *poisoned = Some(vec![value; WIDE]);
-                            }
-                        }
-                    }
+                    1 => host_reads(&arrays[one], &model[one]),
+                    2 => host_writes(&mut random, &arrays[one], &mut model[one]),
                     3 => {
                         let value = random.next();
                         rt.submit(Fill::of(value, &arrays[one])).exec([WIDE]).unwrap();

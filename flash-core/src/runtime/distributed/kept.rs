@@ -7,11 +7,11 @@
 //! ([`KeptRun::again`]). It costs the controller of many devices a fraction of a walk.
 //!
 //! *Why that is the same.* What a walk does follows from the recording, the cuts and the directories. The
-//! recording is the same, but for scalars, which are read anew: who has it clears what is kept when it is
-//! not. Cuts are asked for as for a walk, and must be the objects that they were. The directories say what
+//! owner of a recording clears what is kept when the recording changes. Only scalars may change; they are
+//! read anew. Cuts are made as for a walk, and must be the objects that they were. The directories say what
 //! they said when the noted walk began, which is what they said when it was over. They are compared under
-//! their locks; then those of memories that are written stay locked, and of the others the run is a reader
-//! that keeps their buffers, as a walk is.
+//! their locks. Then those of memories that are written stay locked. Of the others the run is a reader that
+//! keeps their buffers, as a walk is.
 //!
 //! *Order.* A device that works alone runs its submissions in order. A recording in which kernels of several
 //! devices wait for each other is not kept.
@@ -36,6 +36,7 @@ use crate::runtime::alike::Alike;
 use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
+use crate::runtime::resident::RUN_AHEAD;
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
 use flash_types::abi::{self, Arg};
@@ -50,12 +51,11 @@ const TRIES: u32 = 4;
 const KERNELS: usize = 1 << 14;
 /// Nor one with more pairs of kernels of which it would have to be known whether they conflict.
 const PAIRS: usize = 1 << 20;
-/// At most this many kernels in flight; then the older half is waited for.
-const RUN_AHEAD: usize = 1024;
 /// In one of so many runs the devices' rates are measured: they change slowly.
 const MEASURED: u32 = 8;
 
-/// What is kept of the runs of a recording. Who has the recording clears it when that changes.
+/// The last run of a recording, if it can be repeated. The owner of the recording clears it when the
+/// recording changes.
 #[derive(Default)]
 pub(in crate::runtime) struct KeptRuns(Mutex<Kept>);
 
@@ -101,8 +101,8 @@ impl KeptRuns {
         self.0.lock().unwrap().repeats
     }
 
-    /// A walk begins: whether it is to be noted. The first of a recording is not, as most have no other.
-    pub(super) fn wants_notes(&self) -> bool {
+    /// A walk begins; whether it is to be noted. The first of a recording is not, as most have no other.
+    pub(super) fn begins_walk(&self) -> bool {
         self.0.try_lock().is_ok_and(|mut kept| {
             kept.walks = kept.walks.saturating_add(1);
             (2..2 + TRIES).contains(&kept.walks)
@@ -123,13 +123,23 @@ pub(super) struct Notes {
     kernels: Vec<KeptKernel>,
 }
 
+/// A kernel that a walk puts into the lane of its device.
+pub(super) struct NotedKernel<'a> {
+    pub node: &'a Node,
+    pub plan: &'a Plan,
+    /// The index of its target.
+    pub target: u32,
+    pub touches: &'a [Touches],
+    /// Its cut, and which part it is; `None`: all of a submission.
+    pub part: Option<(&'a Arc<Parts>, usize)>,
+    pub items: u64,
+}
+
 /// A kernel that a walk has put into a lane.
 pub(super) struct KeptKernel {
     /// Of its submission, in the order of the walk.
     submission: usize,
-    /// The index of its target.
     pub target: u32,
-    /// Its cut, and which part it is; `None`: all of a submission.
     part: Option<(Arc<Parts>, usize)>,
     args: Vec<Arg>,
     /// What arguments point to. No box: to move one ends its pointers.
@@ -151,10 +161,9 @@ pub(super) struct KeptSubmission {
 
 /// See the module.
 pub(super) struct KeptRun {
-    /// Submissions of the recording.
-    count: usize,
     /// What the directory of each memory says, in the order of addresses.
     states: Vec<DirectoryState>,
+    /// All of the recording's.
     submissions: Vec<KeptSubmission>,
     kernels: Vec<KeptKernel>,
 }
@@ -194,15 +203,15 @@ impl Notes {
         self.cuts.push((position, cut.cloned()));
     }
 
-    /// A kernel is put into the lane of its device.
+    /// A kernel is put into the lane of its device. `args` gives its arguments with their places, and what
+    /// they point to, if it is one that can be repeated.
     pub fn kernel(
         &mut self,
-        (node, plan, runtime): (&Node, &Plan, &Runtime),
-        (target, touches): (u32, &[Touches]),
-        part: Option<(&Arc<Parts>, usize)>,
-        (mut args, boxes, own): (Vec<Arg>, Vec<abi::Part>, impl Fn(usize) -> bool),
-        items: u64,
+        runtime: &Runtime,
+        kernel: NotedKernel<'_>,
+        args: impl FnOnce() -> (Vec<Arg>, Vec<abi::Part>),
     ) {
+        let NotedKernel { node, plan, target, touches, part, items } = kernel;
         let targets = plan.targets().unwrap_or_default();
         let Some(on) = targets.get(target as usize) else { return };
         // Others go where most of their data is, or to the next device in turn.
@@ -216,11 +225,7 @@ impl Notes {
         if !is_simple || self.kernels.len() >= KERNELS {
             return;
         }
-        for (i, (arg, part)) in args.iter_mut().zip(&boxes).enumerate() {
-            if own(i) {
-                arg.part = part;
-            }
-        }
+        let (args, boxes) = args();
         self.kernels.push(KeptKernel {
             submission: self.cuts.len() - 1,
             target,
@@ -255,9 +260,8 @@ impl Notes {
             reads: launched.reads.clone(),
             writes: launched.writes.clone(),
         };
-        let count = cuts.len();
         let submissions = cuts.into_iter().zip(launched).map(submission).collect();
-        let run = KeptRun { count, states, submissions, kernels };
+        let run = KeptRun { states, submissions, kernels };
         run.has_no_waits(list, arrays).then_some(run)
     }
 }
@@ -312,7 +316,7 @@ impl KeptRun {
             (None, None) => true,
             _ => false,
         };
-        self.count == list.nodes().len()
+        self.submissions.len() == list.nodes().len()
             && self.states.len() == list.memories().count()
             && self.submissions.iter().all(is_same)
     }

@@ -33,7 +33,8 @@ use std::sync::Arc;
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
 /// submissions before; `watch` is told of timeouts; `beside`: others may use other elements of the memories
 /// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`](active_run::ActiveRun).
-/// `kept`: what is kept of runs of all of this recording, which nothing watches, and nobody beside.
+/// `kept`: the last run of this recording, if it can be repeated. It is given where all of a recording runs,
+/// without `watch` and not `beside` others.
 /// Returns all failures, in order.
 ///
 /// # Errors
@@ -59,7 +60,7 @@ pub(super) fn run(
         return Ok(failures);
     }
     let mut walk = Scheduler::new(list, runtime, watch, beside);
-    if kept.is_some_and(KeptRuns::wants_notes) {
+    if kept.is_some_and(KeptRuns::begins_walk) {
         walk.note();
     }
     let mut issue = |position: usize| {

@@ -1,7 +1,7 @@
 //! One part of a submission, prepared for its device.
 
 use super::arrays::Array;
-use super::kept::Notes;
+use super::kept::{NotedKernel, Notes};
 use super::placement::Placement;
 use super::scheduler::Touches;
 use super::task::{Effort, Flight, MayFly, Outcome};
@@ -132,10 +132,14 @@ impl<'r> KernelPart<'r> {
 
     /// Notes it, with its place, as the part of a target.
     pub fn note(&self, notes: &mut Notes, (node, runtime): (&Node, &Runtime), of: (u32, &[Touches])) {
-        let boxes = self.boxes.iter().map(|(part, _)| *part).collect();
-        let args = (self.args.clone(), boxes, |i: usize| self.boxes[i].1);
-        let part = Some((&self.parts, self.subspace));
-        notes.kernel((node, self.plan, runtime), of, part, args, self.items);
+        let ((target, touches), part) = (of, Some((&self.parts, self.subspace)));
+        let kernel = NotedKernel { node, plan: self.plan, target, touches, part, items: self.items };
+        notes.kernel(runtime, kernel, || {
+            let mut args = self.args.clone();
+            let boxes: Vec<abi::Part> = self.boxes.iter().map(|(part, _)| *part).collect();
+            point(&mut args, &boxes, |i| self.boxes[i].1);
+            (args, boxes)
+        });
     }
 
     fn at(&mut self, i: usize, array: &Array<'_>, place: Place, offset: u64) -> Arg {
@@ -195,6 +199,12 @@ impl<'r> KernelPart<'r> {
             None => Ok(None),
         }
     }
+}
+
+/// Lets those arguments for which `own` holds point to their boxes.
+pub(super) fn point(args: &mut [Arg], boxes: &[abi::Part], own: impl Fn(usize) -> bool) {
+    let all = args.iter_mut().zip(boxes).enumerate();
+    all.filter(|(i, _)| own(*i)).for_each(|(_, (arg, part))| arg.part = part);
 }
 
 /// Begins a launch of `items` items and leaves it to the device. `None`: it is done.

@@ -39,7 +39,7 @@ use std::time::Instant;
 
 /// At most this many launches in flight; then the host waits for the older half. A wake-up costs as much as
 /// some launches do, so it should be rare; a driver keeps a few KiB per launch.
-const RUN_AHEAD: usize = 1024;
+pub(super) const RUN_AHEAD: usize = 1024;
 
 /// Up to this many bytes of an array are copied to the device at once: a task for the copy would cost more.
 const AT_ONCE: u64 = 64 << 10;

@@ -7,6 +7,7 @@ use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
 use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::distributed::arrays::Touch;
+use crate::runtime::distributed::kept::NotedKernel;
 use crate::runtime::distributed::part;
 use crate::runtime::distributed::placement::{self, place_of};
 use crate::runtime::distributed::task::{Effort, MayFly};
@@ -66,24 +67,21 @@ impl<'r> Scheduler<'r> {
         let placed = (place != Place::HOST).then(|| self.placed(node, footprint, place));
         let flies = device_launch::extras(node, runtime).1.is_none();
         if let Some(notes) = &mut self.notes {
-            let (args, boxes) = match &placed {
-                Some((args, boxes)) => (args.to_vec(), boxes.to_vec()),
-                None => (recorded.to_vec(), Vec::new()),
-            };
-            let args = (args, boxes, |i: usize| recorded[i].kind != abi::ARG_SCALAR);
-            let of = (number as u32, &touches[..]);
-            notes.kernel((node, plan, runtime), of, None, args, order.items());
+            let (target, items) = (number as u32, order.items());
+            let kernel = NotedKernel { node, plan, target, touches: &touches, part: None, items };
+            notes.kernel(runtime, kernel, || {
+                let Some((args, boxes)) = &placed else { return (recorded.to_vec(), Vec::new()) };
+                let (mut args, boxes) = (args.to_vec(), boxes.to_vec());
+                part::point(&mut args, &boxes, |i| recorded[i].kind != abi::ARG_SCALAR);
+                (args, boxes)
+            });
         }
         let work = move |stop: StopFlag<'_>, may_fly| {
             let mut placed = placed;
             let args = match &mut placed {
                 None => recorded,
                 Some((args, parts)) => {
-                    for (arg, part) in
-                        args.iter_mut().zip(parts).filter(|(arg, _)| arg.kind != abi::ARG_SCALAR)
-                    {
-                        arg.part = part;
-                    }
+                    part::point(args, parts, |i| recorded[i].kind != abi::ARG_SCALAR);
                     args
                 }
             };
