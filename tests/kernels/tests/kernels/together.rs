@@ -4,6 +4,7 @@ use crate::numbers;
 use flash::kernels::trsm::{Diagonal, Side};
 use flash::kernels::{Csr, conv1d, ewmd, ewmm, gemm, js, mmm, mvm, smmm, spmv, star, syrk, trsm, vdp};
 use flash::prelude::*;
+use flash_tests::plugins::{self, text_of};
 use std::collections::BTreeSet;
 
 /// The results of each kernel for fixed arguments, as bits, and the devices that ran it.
@@ -79,5 +80,37 @@ fn every_kernel_runs_on_three_devices_and_gives_the_bits_of_one() {
     for ((kernel, bits, on), (_, expected, _)) in three.iter().zip(&one) {
         assert!(bits == expected, "{kernel}: three devices give other bits than one");
         assert_eq!(on.len(), 3, "{kernel} ran on {on:?}");
+    }
+}
+
+/// Set for the processes of a world, whose first one runs the kernels: the key.
+const ON_AGENTS: &str = "FLASH_TEST_KERNELS_ON_AGENTS";
+
+#[test]
+fn every_kernel_has_the_same_bits_on_devices_of_agents() {
+    const TEST: &str = "together::every_kernel_has_the_same_bits_on_devices_of_agents";
+    if let Ok(key) = std::env::var(ON_AGENTS) {
+        // The agents come here, too.
+        agent_here();
+        let one = results(&get_runtime("ALL_CPU:0").unwrap());
+        let rt = get_runtime(&key).unwrap();
+        let devices = rt.devices().len();
+        let there = results(&rt.options(weights(vec![1; devices])));
+        for ((kernel, bits, on), (_, expected, _)) in there.iter().zip(&one) {
+            assert!(bits == expected, "{kernel} on {key} has other bits than in this process");
+            assert_eq!(on.len(), devices, "{kernel} ran on {on:?}");
+        }
+        println!("{devices} devices");
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let program = [this.to_str().unwrap(), "--exact", TEST, "--nocapture"];
+    let all = [("1", "ALL_CPU@agent", 1), ("2", "RANK", 1), ("3", "RANK", 2), ("5", "RANK", 4)];
+    for (ranks, key, devices) in all.into_iter().chain([("3", "ALL_CPU,RANK", 3)]) {
+        let line = [&["run", "-n", ranks, "--"][..], &program].concat();
+        let output = plugins::flash("", &line).env(ON_AGENTS, key).output().unwrap();
+        let text = text_of(&output);
+        let ran = text.contains(&format!("{devices} devices")) && text.contains("1 passed");
+        assert!(output.status.success() && ran, "{key} in {ranks} processes: {text}");
     }
 }
