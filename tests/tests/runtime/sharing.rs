@@ -7,6 +7,7 @@ use flash::prelude::*;
 use flash_core::descriptor::Implementation;
 use flash_tests::in_process;
 use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Items that take a given time, and record the thread that ran them.
@@ -14,6 +15,8 @@ use std::time::Duration;
 #[kernel(name = "sharing.rest", dims(item))]
 struct Rest<'a> {
     microseconds: u64,
+    /// The number of items that run before the others wait for a second thread.
+    alone: u64,
     thread: Item<'a, Write<u64>>,
 }
 
@@ -23,11 +26,46 @@ fn this_thread() -> u64 {
     HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
 }
 
-fn rest(microseconds: u64) -> u64 {
+fn rest(microseconds: u64, alone: u64) -> u64 {
     if microseconds > 0 {
         std::thread::sleep(Duration::from_micros(microseconds));
     }
-    this_thread()
+    let here = this_thread();
+    if alone != u64::MAX {
+        MEETING.come(here, alone);
+    }
+    here
+}
+
+/// The threads that have run items of a launch, and the number of these items.
+struct Meeting(Mutex<(BTreeSet<u64>, u64)>, Condvar);
+
+static MEETING: Meeting = Meeting(Mutex::new((BTreeSet::new(), 0)), Condvar::new());
+
+impl Meeting {
+    /// Waits for a second thread, but not in the first items. A minute is longer than any thread is kept from
+    /// its processor.
+    fn come(&self, here: u64, alone: u64) {
+        let Meeting(state, changed) = self;
+        let mut state = state.lock().unwrap();
+        state.0.insert(here);
+        state.1 += 1;
+        changed.notify_all();
+        if state.1 > alone {
+            let one = |(threads, _): &mut (BTreeSet<u64>, u64)| threads.len() < 2;
+            let (state, waited) = changed.wait_timeout_while(state, Duration::from_secs(60), one).unwrap();
+            drop(state);
+            assert!(!waited.timed_out(), "no second thread in a minute");
+        }
+    }
+
+    /// A launch whose items, all but the first `alone`, wait for a second thread.
+    fn of(rt: &RuntimeObj, microseconds: u64, items: usize, alone: u64) -> FlashMemory<u64> {
+        *MEETING.0.lock().unwrap() = (BTreeSet::new(), 0);
+        let thread = FlashMemory::zeroed(items);
+        rt.submit(Rest::of(microseconds, alone, &thread)).exec([items]).unwrap();
+        thread
+    }
 }
 
 struct ByItem;
@@ -37,21 +75,21 @@ struct ByAnyRun;
 #[kernel(priority = 1)]
 impl CpuItem<Rest<'_>> for ByItem {
     fn item(_: Index<1>, k: RestItem<'_>) {
-        k.thread.set(rest(k.microseconds));
+        k.thread.set(rest(k.microseconds, k.alone));
     }
 }
 
 #[kernel]
 impl CpuSpan<Rest<'_>> for ByRun {
     fn span(_: Span<1>, k: RestSpan<'_>) {
-        k.thread.fill_with(|| rest(k.microseconds));
+        k.thread.fill_with(|| rest(k.microseconds, k.alone));
     }
 }
 
 #[kernel(alignment = 1)]
 impl CpuSpan<Rest<'_>> for ByAnyRun {
     fn span(_: Span<1>, k: RestSpan<'_>) {
-        k.thread.fill_with(|| rest(k.microseconds));
+        k.thread.fill_with(|| rest(k.microseconds, k.alone));
     }
 }
 
@@ -68,8 +106,7 @@ fn few_long_items_have_both_threads_from_the_first_launch_on() {
     in_process(TWO_THREADS, || {
         let rt = flash_tests::runtime();
         for _ in 0..3 {
-            let thread = FlashMemory::zeroed(8);
-            rt.submit(Rest::of(5_000, &thread)).exec([8usize]).unwrap();
+            let thread = Meeting::of(&rt, 5_000, 8, 4);
             assert_eq!(threads(&thread), 2);
         }
     });
@@ -100,7 +137,8 @@ fn come_to_take_long(launch: impl Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize)
 fn items_that_come_to_take_long_have_both_threads_before_long() {
     in_process(TWO_THREADS, || {
         come_to_take_long(|rt, thread, microseconds, times| {
-            (0..times).for_each(|_| rt.submit(Rest::of(microseconds, thread)).exec([4usize]).unwrap());
+            (0..times)
+                .for_each(|_| rt.submit(Rest::of(microseconds, u64::MAX, thread)).exec([4usize]).unwrap());
         });
     });
 }
@@ -109,7 +147,7 @@ fn items_that_come_to_take_long_have_both_threads_before_long() {
 fn items_of_a_recorded_launch_that_come_to_take_long_have_both_threads_before_long() {
     in_process(TWO_THREADS, || {
         come_to_take_long(|rt, thread, microseconds, times| {
-            let launch = rt.submit(Rest::of(microseconds, thread)).defer([4usize]);
+            let launch = rt.submit(Rest::of(microseconds, u64::MAX, thread)).defer([4usize]);
             (0..times).for_each(|_| launch.exec().unwrap());
         });
     });
@@ -124,8 +162,8 @@ fn runs_are_whole_vectors_unless_an_implementation_says_otherwise() {
         for (name, items, expected) in [("by_run", 16, 1), ("by_any_run", 16, 2), ("by_run", 160, 2)] {
             let rt = rt.options(Implementation::named(name));
             for _ in 0..3 {
-                let thread = FlashMemory::zeroed(items);
-                rt.submit(Rest::of(1_000, &thread)).exec([items]).unwrap();
+                let alone = if expected == 1 { u64::MAX } else { items as u64 / 2 };
+                let thread = Meeting::of(&rt, 1_000, items, alone);
                 assert_eq!(threads(&thread), expected, "{items} items by `{name}`");
                 if name == "by_run" {
                     let thread = thread.read().unwrap();

@@ -126,12 +126,12 @@ impl Crew {
     }
 
     /// The loop of slot `me`: takes part in what is posted until it is told to leave or `linger` gives up.
-    /// `linger` is asked after each poll that found nothing, and told of launches. False if the slot was not
-    /// marked. Only on the slot's own thread.
-    pub(crate) fn attend(&self, me: usize, mut linger: impl FnMut(Poll) -> bool) -> bool {
+    /// `linger` is asked after each poll that found nothing, and told of launches. Returns the number of the
+    /// last letter it read; `None` if the slot was not marked. Only on the slot's own thread.
+    pub(crate) fn attend(&self, me: usize, mut linger: impl FnMut(Poll) -> bool) -> Option<u64> {
         let mailbox = &self.slots[me].mailbox;
         if !mailbox.arrive() {
-            return false;
+            return None;
         }
         let mut seen = 0;
         loop {
@@ -141,7 +141,8 @@ impl Crew {
                         break;
                     }
                 }
-                Letter::Leave => {
+                Letter::Leave(number) => {
+                    seen = number;
                     // The letter stays: a thread that comes for other work would read it again, and leave
                     // again without a look at that work.
                     linger(Poll::Nothing);
@@ -156,7 +157,7 @@ impl Crew {
             }
         }
         mailbox.park();
-        true
+        Some(seen)
     }
 
     /// Runs what it can claim of `job`. The caller, which `leads`, stays to the end; other threads leave when

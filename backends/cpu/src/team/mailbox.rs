@@ -59,7 +59,7 @@ pub(crate) enum Letter {
     /// Nothing since the last one, or one that is being written.
     None,
     /// Give the thread back to rayon.
-    Leave,
+    Leave(u64),
     /// Take part in this launch, if it is still running.
     Join(u64, Job),
 }
@@ -142,7 +142,7 @@ impl Mailbox {
             return Letter::None;
         }
         if calls.is_null() {
-            return Letter::Leave;
+            return Letter::Leave(number);
         }
         // SAFETY: the number was the same before and after, so every field is of one letter; `post` stored a
         // `&'static Calls`, seen through Acquire.
@@ -191,19 +191,19 @@ impl Mailbox {
         self.presence.store(PARKED, Ordering::Relaxed);
     }
 
-    // A launch does not need its workers to come, but work of the host does. So a worker that has parked
-    // looks once more for such work, and a thread that has brought some looks afterwards for a worker that is
-    // awake. With a fence on both sides, one of the two sees the other.
+    // A short launch does not need its workers to come, but a long one does, and work of the host. So a
+    // worker that has parked looks once more for both, and the thread that posted or brought something looks
+    // afterwards for a worker that is parked. With a fence on both sides, one of the two sees the other.
 
-    /// To be called after `park`: true if the worker has to go on, because `work` finds some that the worker
-    /// has not seen. It has been marked then. Only on the slot's thread.
-    pub(crate) fn goes_on(&self, work: impl FnOnce() -> bool) -> bool {
+    /// To be called after `park`: true if the worker has to go on, because there is a letter after the one
+    /// numbered `seen`, or because `work` finds work of the host that the worker has not seen. It has been
+    /// marked then. Only on the slot's thread.
+    pub(crate) fn goes_on(&self, seen: u64, work: impl FnOnce() -> bool) -> bool {
         fence(Ordering::SeqCst);
-        work() && self.wake()
+        (!matches!(self.read(seen), Letter::None) || work()) && self.wake()
     }
 
-    /// To be called before `is_awake` is asked of workers that should see work of the host, which must be
-    /// there already.
+    /// To be called between a post, or new work of the host, and the look for workers that have parked.
     pub(crate) fn before_look() {
         fence(Ordering::SeqCst);
     }

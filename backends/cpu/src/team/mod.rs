@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mailbox::{Calls, Job, Rows};
+use mailbox::{Calls, Job, Mailbox, Rows};
 pub(crate) use pool::Pool;
 use shares::Shape;
 
@@ -213,24 +213,32 @@ impl Team {
         if to_wake > 0 {
             self.pool.fetch(to_wake);
         }
-        if !wake_later {
+        // A worker that was awake may have parked without a look at the letter: worth another look in a launch
+        // that would have woken it.
+        let long = per_phase * as_f32(phases) / shape.width as f32 > WAKE;
+        if !wake_later && !long {
             // SAFETY: the turn is ours and its ledger was kept; the rest is
             // this function's contract.
             return Some(unsafe { team.crew.lead(me, letter, &job, || ()) });
         }
         let start = Instant::now();
-        let mut woken = false;
+        let mut looked = false;
         let between = || {
-            if !woken && start.elapsed() > WAKE_AFTER {
-                woken = true;
+            if !looked && start.elapsed() > WAKE_AFTER {
+                looked = true;
+                Mailbox::before_look();
                 let to_wake = team.mark_for_waking(me, shape.width);
-                self.pool.fetch(to_wake);
+                if to_wake > 0 {
+                    self.pool.fetch(to_wake);
+                }
             }
         };
         // SAFETY: as above.
         let finished = unsafe { team.crew.lead(me, letter, &job, between) };
-        let took = start.elapsed().as_nanos() as u64;
-        turn.ledger(|ledger| ledger.debt = if woken { 0 } else { ledger.debt + took });
+        if wake_later {
+            let took = start.elapsed().as_nanos() as u64;
+            turn.ledger(|ledger| ledger.debt = if looked { 0 } else { ledger.debt + took });
+        }
         Some(finished)
     }
 }

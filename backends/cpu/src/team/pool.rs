@@ -10,7 +10,7 @@
 //! ([`WorkerThreads`](flash_backend::WorkerThreads)), until both have been empty for a while. Then it
 //! returns to rayon, for whatever else uses the pool.
 //!
-//! No work of the host is left lying: see the end of `mailbox.rs`.
+//! No long launch and no work of the host misses a member that parks: see the end of `mailbox.rs`.
 
 use super::crew::{Crew, Poll, Spin};
 use super::mailbox::Mailbox;
@@ -385,10 +385,8 @@ impl Shared {
         let (mailbox, crew) = (self.mailbox(member), &self.teams[member.team].crew);
         loop {
             let seen = Cell::new(None);
-            if !crew.attend(member.slot, self.linger(member, &seen)) {
-                return;
-            }
-            if !mailbox.goes_on(|| self.host.get().map(HostWork::news) != seen.get()) {
+            let Some(letter) = crew.attend(member.slot, self.linger(member, &seen)) else { return };
+            if !mailbox.goes_on(letter, || self.host.get().map(HostWork::news) != seen.get()) {
                 return;
             }
         }

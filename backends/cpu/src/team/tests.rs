@@ -360,6 +360,55 @@ fn a_parked_worker_is_not_woken_for_little_but_for_much() {
     assert!(team.pool.is_started(), "but for 20 times 10 us");
 }
 
+/// A launch that ends early only if a second thread takes part.
+struct Meeting {
+    begun: Instant,
+    chunks: AtomicU32,
+    threads: Mutex<Vec<ThreadId>>,
+}
+
+impl Work for Meeting {
+    fn phase(&self, _: u64) -> Range<u64> {
+        0..16
+    }
+
+    fn run(&self, _: u64, _: Range<u64>) -> bool {
+        let here = thread::current().id();
+        let come = || {
+            let mut threads = self.threads.lock().unwrap();
+            if !threads.contains(&here) {
+                threads.push(here);
+            }
+            threads.len()
+        };
+        // A caller looks for its workers between two chunks, so the first ends in any case.
+        let first = self.chunks.fetch_add(1, Ordering::Relaxed) == 0;
+        let patience = if first { Duration::from_micros(50) } else { Duration::from_secs(20) };
+        while come() < 2 && self.begun.elapsed() < patience {
+            thread::yield_now();
+        }
+        true
+    }
+}
+
+#[test]
+fn a_worker_that_parks_as_a_long_launch_begins_takes_part() {
+    let linger = Duration::from_micros(30);
+    let team = Team::new(2, linger);
+    let long = Estimate { ns_per_item: 100_000.0, force_parallel: false, align: 1 };
+    let mut random = Random(3);
+    for _ in 0..3_000 {
+        assert!(team.run(&Visits::new(vec![0..16]), 1, forced(1)));
+        let (ended, pause) = (Instant::now(), linger + Duration::from_nanos(random.below(10_000)));
+        while ended.elapsed() < pause {
+            std::hint::spin_loop();
+        }
+        let meeting = Meeting { begun: Instant::now(), chunks: AtomicU32::new(0), threads: Mutex::default() };
+        assert!(team.run(&meeting, 1, long));
+        assert_eq!(meeting.threads.into_inner().unwrap().len(), 2, "the worker slept all the time");
+    }
+}
+
 #[test]
 fn what_a_held_up_thread_has_not_begun_others_run() {
     let team = Team::new(2, Duration::from_millis(50));

@@ -246,7 +246,8 @@ fn work_of_the_host_finds_a_worker_that_parks_or_has_one_fetched() {
                         }
                         any
                     });
-                    if !attended || !crew.mailbox(0).goes_on(|| news.load(Ordering::Acquire) != seen) {
+                    let Some(letter) = attended else { return };
+                    if !crew.mailbox(0).goes_on(letter, || news.load(Ordering::Acquire) != seen) {
                         return;
                     }
                 }
@@ -260,6 +261,33 @@ fn work_of_the_host_finds_a_worker_that_parks_or_has_one_fetched() {
         first.join().unwrap();
         second.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(served.load(Ordering::Relaxed), 1, "the work was seen");
+    });
+}
+
+#[test]
+fn a_letter_finds_a_worker_that_parks_or_has_one_fetched() {
+    check(3, || {
+        let mut host = Host::new(2);
+        let work = Work::new(2);
+        let job = host.job(&work, 2, 1, 0, 0);
+        let crew = Arc::clone(&host.crew);
+        assert!(crew.mailbox(1).wake());
+        let worker = thread::spawn(move || {
+            let mut read = 0;
+            // What `pool.rs` does on a member.
+            while let Some(letter) = crew.attend(1, |poll| poll != Poll::Nothing) {
+                read = letter;
+                if !crew.mailbox(1).goes_on(letter, || false) {
+                    break;
+                }
+            }
+            read
+        });
+        host.crew.mailbox(1).post(host.letter, &job);
+        Mailbox::before_look();
+        let fetched = host.crew.mailbox(1).wake();
+        let read = worker.join().unwrap();
+        assert!(fetched || read == host.letter, "the launch goes on without its worker");
     });
 }
 
