@@ -3,6 +3,7 @@
 #include "flash_backend.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* A device is whatever a backend likes. */
 struct flash_device {
@@ -94,6 +95,12 @@ static flash_error *run(const flash_submission *work, flash_arg *args) {
     return NULL;
 }
 
+static uint64_t nanoseconds(void) {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static flash_error *submit(struct flash_device *device, const flash_submission *work) {
     (void)device;
     if (work->wait_count)
@@ -110,7 +117,10 @@ static flash_error *submit(struct flash_device *device, const flash_submission *
         return flash_fail(FLASH_ERROR_OUT_OF_MEMORY, "no memory for the arguments");
     if (work->arg_count)
         memcpy(args, work->args, work->arg_count * sizeof *args);
+    uint64_t begun = nanoseconds();
     flash_error *error = run(work, args);
+    if (work->nanoseconds)
+        *work->nanoseconds = nanoseconds() - begun;
     if (args != few)
         free(args);
     if (work->signal)

@@ -31,6 +31,9 @@ use std::process::Command;
 /// Names the test that a child process is to run.
 const CHILD: &str = "FLASH_TEST_CHILD";
 
+/// Set where the tests have run before, in another environment.
+const AGAIN: &str = "FLASH_TEST_AGAIN";
+
 /// What the library reads from the environment, cleared for a child.
 pub(crate) const READ_BY_FLASH: [&str; 24] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
@@ -77,15 +80,15 @@ pub fn key() -> String {
     std::env::var(KEY).unwrap_or_else(|_| "ALL_CPU".to_owned())
 }
 
-/// True if the devices of [`key`] are those of agents.
-pub fn is_of_agents() -> bool {
-    key().contains('@') || key().starts_with("RANK")
+/// The id of a device of [`key`].
+pub fn id(device: usize) -> String {
+    let known = runtime().devices().get(device).map(|device| device.id().to_owned());
+    known.unwrap_or_else(|| format!("{}:{device}", key()))
 }
 
-/// The id of a device of [`key`]. An agent's device has the agent in its id, and is asked.
-pub fn id(device: usize) -> String {
-    let asked = || Some(runtime_of_key().devices().get(device)?.id().to_owned());
-    is_of_agents().then(asked).flatten().unwrap_or_else(|| format!("{}:{device}", key()))
+/// True if the devices of [`key`] run functions for the CPU, in whichever process, and not texts.
+pub fn runs_functions() -> bool {
+    !matches!(runtime().preload::<Any>(), Err(Error::NoImplementation(_)))
 }
 
 /// Any kernel for the CPU.
@@ -107,14 +110,23 @@ impl CpuItem<Any<'_>> for Plain {
 /// Why a test ended early: it is skipped.
 struct Skipped(String);
 
-/// The runtime of [`key`], for tests whose kernels are for the CPU. Where its devices run none of these, the
-/// test is skipped, if it has the attribute [`test`](macro@test).
+/// The runtime of [`key`], for tests whose kernels have texts for devices.
 ///
 /// # Panics
 /// If there is no such runtime.
 pub fn runtime() -> RuntimeObj {
-    let rt = runtime_of_key();
-    if let Err(Error::NoImplementation(_)) = rt.preload::<Any>() {
+    agent_here();
+    flash::get_runtime(&key()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The same for tests whose kernels are functions for the CPU. Where its devices run none of these, the test
+/// is skipped, if it has the attribute [`test`](macro@test).
+///
+/// # Panics
+/// If there is no such runtime.
+pub fn runtime_of_functions() -> RuntimeObj {
+    let rt = runtime();
+    if !runs_functions() {
         skip_here(format!("its kernels are for the CPU, and {} runs others", key()));
     }
     rt
@@ -126,16 +138,11 @@ pub fn runtime() -> RuntimeObj {
 /// # Panics
 /// If there is no such runtime.
 pub fn runtime_of_this_process() -> RuntimeObj {
-    let rt = runtime();
+    let rt = runtime_of_functions();
     if let Some(device) = rt.devices().iter().find(|device| !device.info().runs_functions) {
         skip_here(format!("its kernels use what is in this process, and {} runs in another", device.id()));
     }
     rt
-}
-
-fn runtime_of_key() -> RuntimeObj {
-    agent_here();
-    flash::get_runtime(&key()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Where the agent of [`key`] is this program, started again with all tests, it becomes one in the first of
@@ -213,7 +220,7 @@ pub fn context(settings: &[(&str, &str)]) -> Context {
 
 /// Runs the body of a test in a process of its own with these variables, for settings of the process and for
 /// counters that other tests would change. Call it from the test's function itself, with a closure that is
-/// the rest of the test.
+/// the rest of the test. Such a process has no other settings, so it is not run again in another environment.
 ///
 /// # Panics
 /// If the body does; the child's output is printed.
@@ -234,6 +241,9 @@ pub fn in_process_of(name: &str, variables: &[(&str, &str)], body: impl FnOnce()
             body();
         }
         return;
+    }
+    if std::env::var_os(AGAIN).is_some() {
+        return skip(name, "it ran before: the variables of its process are its own");
     }
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);

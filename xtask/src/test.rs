@@ -1,14 +1,16 @@
 //! Runs all tests in steps, passes their output through, and ends with one line of
 //! counts. A step that fails does not keep the next from running.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, LineWriter, Read, Stdout, Write};
+use std::os::unix;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::tally::{Skip, Tally};
 use crate::{cuda, in_ci, opencl, root, setup};
@@ -61,12 +63,13 @@ esac"#;
 /// Devices that see nothing of the host's memory.
 pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_TEST_KEY", "TEST"), ("FLASH_TEST", "devices=3")];
 
-/// Tests of one device's name, of records that several devices have several of, and of a window that is not
-/// cut.
+/// Tests of one device's name, of records that several devices have several of, of the same bits from the same
+/// devices, and of a window that is not cut.
 pub const ON_ONE_DEVICE: &[&str] = &[
     "a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words",
     "a_profile_records_kernel_device_phases_items_and_times",
     "a_launch_that_is_profiled_is_one_record",
+    "a_kernel_by_name_gives_what_its_type_gives",
     "without_a_cut_a_window_is_the_whole_array_through_every_door",
 ];
 
@@ -107,18 +110,19 @@ pub fn run() -> Result<ExitCode> {
     report.run(Step::cargo("no features", WITHOUT_FEATURES))?;
     report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]).with(&[BUILT]))?;
     // What a launch means does not depend on how many devices run it, nor on where their memory is, nor on
-    // whether it is checked.
+    // whether it is checked, nor on what its kernels are compiled from.
     for Again { name, environment, others } in AGAIN {
-        let skipped = others.iter().flat_map(|test| ["--skip", test]);
-        // As the workspace was built: nothing is compiled again.
-        let arguments = ["test", "--workspace", "--test", "runtime", "--"].into_iter();
-        let arguments: Vec<&str> = arguments.chain(skipped).collect();
-        report.run(Step::cargo(name, &arguments).with(environment))?;
+        report.run(again(name, others).with(environment))?;
     }
+    report.run(again("C device", &[]).with(&on_c()?))?;
+    report.run(again("OpenCL devices", ON_ONE_DEVICE).with(&on_opencl()?))?;
     match cuda::checker()? {
-        // It was built with the workspace.
-        Some(checker) => report.run(Step::of("CUDA kernels", checker))?,
-        None => report.skip("CUDA kernels", "no CUDA compilers"),
+        Some(checker) => {
+            report.run(again("emulated CUDA device", &[]).with(&on_emulated_cuda()?))?;
+            // It was built with the workspace.
+            report.run(Step::of("CUDA kernels", checker))?;
+        }
+        None => report.skip("CUDA kernels and devices", "no CUDA compilers"),
     }
     report.run(Step::cargo("loom models", &["test", "--package", "flash-loom", "--features", "loom"]))?;
     if setup::has_miri() {
@@ -138,6 +142,54 @@ pub fn run() -> Result<ExitCode> {
     })
 }
 
+/// The runtime's tests once more, without some of them. As the workspace was built: nothing is compiled again.
+fn again(name: &'static str, others: &[&str]) -> Step {
+    let skipped = others.iter().flat_map(|test| ["--skip", test]);
+    let arguments = ["test", "--workspace", "--test", "runtime", "--"].into_iter();
+    Step::cargo(name, &arguments.chain(skipped).collect::<Vec<_>>()).again()
+}
+
+/// The environment of a device whose backend is a text in C.
+fn on_c() -> Result<[(&'static str, String); 2]> {
+    let library = opencl::target()?.join("debug/libmy_accel.so");
+    let library = opencl::utf8(&library)?;
+    let arguments = "-std=c11 -O1 -shared -fPIC -I flash-backend/include tests/c/backend.c -o".split(' ');
+    let mut compiler = Command::new("cc");
+    compiler.args(arguments).arg(&library).current_dir(root());
+    let status = compiler.status().context("cc does not start")?;
+    ensure!(status.success(), "tests/c/backend.c does not compile");
+    Ok([("FLASH_TEST_KEY", "MY_ACCEL".into()), ("FLASH_BACKEND_PATH", library)])
+}
+
+/// The environment of all OpenCL devices that are no accelerators by themselves.
+fn on_opencl() -> Result<[(&'static str, String); 2]> {
+    Ok([("FLASH_TEST_KEY", "OPENCL".into()), plugin("opencl_fpga")?])
+}
+
+/// The environment of the emulated CUDA device, with the driver that the workspace has.
+fn on_emulated_cuda() -> Result<[(&'static str, String); 5]> {
+    let debug = opencl::target()?.join("debug");
+    let driver = debug.join("cuda-driver");
+    let link = driver.join("libcuda.so");
+    fs::create_dir_all(&driver).with_context(|| format!("cannot make {}", driver.display()))?;
+    // The tests of the backend make it, too.
+    let _ = unix::fs::symlink("../libflash_tests_cuda_driver.so", &link);
+    let (variable, compiler) = cuda::environment()?;
+    Ok([
+        ("FLASH_TEST_KEY", "NVIDIA_GPU".into()),
+        ("FLASH_TEST_EMULATED", "1".into()),
+        ("FLASH_CACHE_DIR", opencl::utf8(&driver.join("programs"))?),
+        plugin("cuda")?,
+        (variable, format!("{}:{compiler}", opencl::utf8(&driver)?)),
+    ])
+}
+
+/// The variable by which a program finds a backend of the workspace.
+fn plugin(backend: &str) -> Result<(&'static str, String)> {
+    let library = opencl::target()?.join(format!("debug/libflash_backend_{backend}_plugin.so"));
+    Ok(("FLASH_BACKEND_PATH", opencl::utf8(&library)?))
+}
+
 /// Runs the runtime's tests on devices of other processes. True if all pass.
 pub fn run_on_agents() -> Result<bool> {
     const PACKAGES: [&str; 4] = ["--package", "flash-tests", "--package", "flash-cli"];
@@ -154,7 +206,7 @@ pub fn run_on_agents() -> Result<bool> {
         let skipped = others.iter().flat_map(|test| ["--skip", test]);
         let arguments = ["test", "--test", "runtime"].into_iter().chain(PACKAGES);
         let arguments: Vec<&str> = arguments.chain(["--config", &runner, "--"]).chain(skipped).collect();
-        report.run(Step::cargo(name, &arguments).with(&[("FLASH_TEST_KEY", "RANK")]))?;
+        report.run(Step::cargo(name, &arguments).with(&[("FLASH_TEST_KEY", "RANK")]).again())?;
     }
     println!("\n{report}");
     Ok(report.ok())
@@ -165,7 +217,7 @@ struct Step {
     name: &'static str,
     shown: String,
     command: Command,
-    /// Tests ignored here are not skipped: they ran in another step.
+    /// Tests ignored or skipped here ran in another step.
     repeats: bool,
 }
 
@@ -181,8 +233,15 @@ impl Step {
         Self { name, shown: command.get_program().to_string_lossy().into_owned(), command, repeats: false }
     }
 
-    fn with(mut self, environment: &[(&str, &str)]) -> Self {
-        self.command.envs(environment.iter().copied());
+    fn with<V: AsRef<OsStr>>(mut self, environment: &[(&str, V)]) -> Self {
+        self.command.envs(environment.iter().map(|(name, value)| (name, value)));
+        self
+    }
+
+    /// With tests that ran before, in another environment.
+    fn again(mut self) -> Self {
+        self.command.env("FLASH_TEST_AGAIN", "1");
+        self.repeats = true;
         self
     }
 
@@ -200,14 +259,19 @@ impl Step {
         let file = format!("flash-skips-{}-{}", process::id(), self.name.replace(' ', "-"));
         let log = env::temp_dir().join(file);
         fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
-        self.command.env(SKIP_LOG, &log).envs(opencl::environment()?);
+        self.command.env(SKIP_LOG, &log);
+        for (name, value) in opencl::environment()? {
+            if !self.command.get_envs().any(|(set, _)| set == name) {
+                self.command.env(name, value);
+            }
+        }
 
         let mut tally = Tally::default();
         let succeeded = pass_through(&mut self.command, out, |line| tally.line(line))?;
+        tally.skip_log(&read_and_remove(&log)?);
         if self.repeats {
             tally.skips.clear();
         }
-        tally.skip_log(&read_and_remove(&log)?);
         if !succeeded && tally.failed == 0 {
             // It did not build, or died.
             tally.failed = 1;

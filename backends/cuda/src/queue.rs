@@ -502,6 +502,8 @@ impl Completion for Done {
 
     fn times(&self) -> Option<(u64, u64)> {
         let [start, end] = self.times.as_ref()?;
+        // It was recorded after the batch's event, which has been waited for.
+        end.wait().ok()?;
         Some((0, end.since(start)?))
     }
 }

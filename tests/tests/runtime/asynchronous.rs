@@ -3,6 +3,7 @@
 use flash::Error;
 use flash::error::LaunchError;
 use flash::kernel;
+use flash::kernel::prelude::kernel_fn;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
@@ -33,11 +34,12 @@ struct Sleep<'a> {
 
 struct Plain;
 
+#[kernel_fn]
 fn mixed(value: u64, from: u64, to: u64) -> u64 {
     to.wrapping_mul(3).wrapping_add(from).wrapping_add(value)
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Mix<'_>> for Plain {
     fn item(_: Index<1>, k: MixItem<'_>) {
         assert!(k.value != u64::MAX, "as it was asked to");
@@ -256,7 +258,7 @@ fn a_handle_is_a_future_that_needs_no_certain_executor() {
 
 #[flash_tests::test]
 fn a_timeout_is_reported_when_it_passes_and_the_memory_is_busy_until_the_kernel_has_stopped() {
-    let (rt, a) = (cpu(), FlashMemory::from([0u64]));
+    let (rt, a) = (flash_tests::runtime_of_functions(), FlashMemory::from([0u64]));
     let limit = Duration::from_millis(30);
     let start = Instant::now();
     let handle = rt.submit(Sleep::of(2000, 7, a.clone())).options(Timeout(limit)).exec_async([1]);
@@ -277,7 +279,7 @@ fn a_timeout_is_reported_when_it_passes_and_the_memory_is_busy_until_the_kernel_
 
 #[flash_tests::test]
 fn exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so() {
-    let rt = cpu().options(Timeout(Duration::from_millis(200)));
+    let rt = flash_tests::runtime_of_functions().options(Timeout(Duration::from_millis(200)));
     let mut slice = [0u64; 1];
     let start = Instant::now();
     let error = launch_error(rt.submit(Sleep::of(300, 7, &mut slice[..])).exec([1]));

@@ -11,6 +11,7 @@ use flash::Error;
 use flash::kernel;
 use flash::kernel::CpuItem;
 use flash::kernel::Index;
+use flash::kernel::prelude::kernel_fn;
 use flash::kernel::views::{Item, Read, ReadWrite, Row, Write};
 use flash::prelude::*;
 use flash_core::descriptor::{Attributes, Subspaces, part_by};
@@ -30,14 +31,18 @@ struct Step<'a> {
 
 struct Plain;
 
+#[kernel_fn]
 fn next(id: u64, from: u64, to: u64) -> u64 {
     to.wrapping_mul(3).wrapping_add(from).wrapping_add(id)
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Step<'_>> for Plain {
     fn item(_: Index<2>, k: StepItem<'_>) {
-        k.met.copy_from_slice(&[k.from[0], k.from[1], k.to[0], k.to[1]]);
+        for i in 0..2 {
+            k.met[i] = k.from[i];
+            k.met[2 + i] = k.to[i];
+        }
         k.to[0] = next(k.id, k.from[0], k.to[0]);
         k.to[1] += 1;
     }

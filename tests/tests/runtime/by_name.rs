@@ -2,13 +2,14 @@
 
 use flash::Error;
 use flash::kernel;
+use flash::kernel::prelude::Staged;
 use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash_core::runtime::Scalar;
 
 /// Where to, and how heavy.
-#[derive(Clone, Copy, flash::kernel::Element)]
+#[derive(Clone, Copy, flash::kernel::Element, Staged)]
 #[repr(C)]
 struct Shift {
     by: [i32; 2],
@@ -25,10 +26,11 @@ struct ShiftAll<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<ShiftAll<'_>> for Plain {
     fn item(_: Index<1>, k: ShiftAllItem<'_>) {
-        k.to.set([0, 1].map(|d| k.from[d] * k.scale as i32 + k.shift.by[d]));
+        let scale = k.scale as i32;
+        k.to.set([k.from[0] * scale + k.shift.by[0], k.from[1] * scale + k.shift.by[1]]);
     }
 }
 

@@ -17,12 +17,14 @@ struct LeavesOut<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<LeavesOut<'_>> for Plain {
     fn item(ix: Index<2>, k: LeavesOutItem<'_>) {
         if (ix[0] + 10 * ix[1]) as u64 != k.but {
             k.to.set(1);
-            k.rows.fill(2);
+            for i in 0..k.rows.len() {
+                k.rows[i] = 2;
+            }
         } else if k.but.is_multiple_of(2) {
             k.to.set(1);
             k.rows[0] = 2;

@@ -32,7 +32,7 @@ impl CpuItem<Both<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    flash_tests::runtime()
+    flash_tests::runtime_of_functions()
 }
 
 #[flash_tests::test]

@@ -1,6 +1,7 @@
 //! One launch over several devices with memories of their own: the bits of one device, the copies that are
 //! needed and no more, and clear words where it cannot be.
 
+use flash::kernel::prelude::kernel_fn;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Scatter, Sum, Whole, Window, Write};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
@@ -65,20 +66,22 @@ struct Drift<'a> {
 
 struct Plain;
 
-fn cross(from: impl Fn(isize, isize) -> f32) -> f32 {
-    from(0, 0) + 0.1 * (from(-1, 0) + from(1, 0) + from(0, -1) + from(0, 1) - 4.0 * from(0, 0))
+/// Of an element and its four neighbours.
+#[kernel_fn]
+fn cross(of: [f32; 5]) -> f32 {
+    of[0] + 0.1 * (of[1] + of[2] + of[3] + of[4] - 4.0 * of[0])
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Heat<'_>> for Plain {
     fn item(at: Index<2>, k: HeatItem<'_>) {
         let near =
             |x: isize, y: isize| k.from.at([at[0].wrapping_add_signed(x), at[1].wrapping_add_signed(y), 0]);
-        k.to.set(cross(near));
+        k.to.set(cross([near(0, 0), near(-1, 0), near(1, 0), near(0, -1), near(0, 1)]));
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Heat3<'_>> for Plain {
     fn item(at: Index<3>, k: Heat3Item<'_>) {
         let near = |x: isize, y: isize, z: isize| {
@@ -88,19 +91,23 @@ impl CpuItem<Heat3<'_>> for Plain {
                 at[2].wrapping_add_signed(z),
             ])
         };
-        k.to.set(cross(|x, y| near(x, y, 0)) + 0.1 * (near(0, 0, -1) + near(0, 0, 1)));
+        let flat = [near(0, 0, 0), near(-1, 0, 0), near(1, 0, 0), near(0, -1, 0), near(0, 1, 0)];
+        k.to.set(cross(flat) + 0.1 * (near(0, 0, -1) + near(0, 0, 1)));
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Csr<'_>> for Plain {
     fn item(row: Index<1>, k: CsrItem<'_>) {
-        let elements = k.start[row[0]] as usize..k.start[row[0] + 1] as usize;
-        k.y.set(elements.map(|e| k.value.get(e) * k.x[k.column.get(e) as usize]).sum());
+        let mut sum = 0.0;
+        for e in k.start[row[0]] as usize..k.start[row[0] + 1] as usize {
+            sum += k.value.get(e) * k.x[k.column.get(e) as usize];
+        }
+        k.y.set(sum);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Tally<'_>> for Plain {
     fn item(_: Index<1>, mut k: TallyItem<'_>) {
         k.sum.put(*k.values);
@@ -108,7 +115,7 @@ impl CpuItem<Tally<'_>> for Plain {
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Drift<'_>> for Plain {
     fn item(ix: Index<2>, mut k: DriftItem<'_>) {
         let (i, own) = (ix[Drift::I], k.of.own());
@@ -129,14 +136,14 @@ fn drifted(values: &[u64], items: usize, steps: usize) -> Vec<u64> {
     values
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Grow<'_>> for Plain {
     fn item(i: Index<1>, k: GrowItem<'_>) {
         *k.of = *k.of * 3 + k.by + i[0] as u64;
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Mark<'_>> for Plain {
     fn item(i: Index<1>, k: MarkItem<'_>) {
         k.marks.add(i[0], 1);

@@ -4,6 +4,7 @@
 //! Every case is made from a number, which a failure prints.
 
 use flash::kernel;
+use flash::kernel::prelude::kernel_fn;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Scatter, Sum, Whole, Window, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
@@ -11,7 +12,6 @@ use flash::{Error, RuntimeObj};
 use flash_core::descriptor::{ArrayMap, Attributes, PartBy, part_by, stencil, tiles};
 use flash_core::memory::MemoryView;
 use flash_tests::Random;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// Scalars of every kernel: the item that panics, a number, and the extents along x and y.
@@ -85,17 +85,19 @@ struct Spread<'a> {
 struct Plain;
 
 /// The flat number of a work item; panics if it is the one that shall.
-fn flat<const N: usize>(ix: &Index<N>, say: &Say) -> usize {
-    let v = ix.values();
+#[kernel_fn]
+fn flat(v: [usize; 3], say: Say) -> usize {
     let flat = v[0] + say[2] as usize * (v[1] + say[3] as usize * v[2]);
     assert!(flat as u64 != say[0], "item {flat} panics");
     flat
 }
 
+#[kernel_fn]
 fn bumped(was: u64, salt: u64, i: usize) -> u64 {
     was.wrapping_mul(2 * salt + 3).wrapping_add(i as u64)
 }
 
+#[kernel_fn]
 fn made(from: u64, salt: u64, i: usize) -> u64 {
     from.rotate_left(7).wrapping_add(salt ^ i as u64)
 }
@@ -118,53 +120,75 @@ fn blurred(at: [usize; 3], shape: [usize; 3], salt: u64, get: impl Fn([usize; 3]
     value
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Bump<'_>> for Plain {
     fn item(ix: Index<3>, k: BumpItem<'_>) {
-        let i = flat(&ix, &k.say);
+        let i = flat(ix.values(), k.say);
         *k.to = bumped(*k.to, k.say[1], i);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Set<'_>> for Plain {
     fn item(ix: Index<3>, k: SetItem<'_>) {
-        let i = flat(&ix, &k.say);
+        let i = flat(ix.values(), k.say);
         k.to.set(made(*k.from, k.say[1], i));
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Blur<'_>> for Plain {
     fn item(ix: Index<3>, k: BlurItem<'_>) {
-        flat(&ix, &k.say);
+        flat(ix.values(), k.say);
         let (nx, ny) = (k.say[2] as usize, k.say[3] as usize);
         let shape = [nx, ny, k.from.len() / nx / ny];
-        k.to.set(blurred(ix.values(), shape, k.say[1], |at| k.from.at(at)));
+        let at = ix.values();
+        let mut value = k.from.at(at).wrapping_mul(k.say[1] | 1);
+        for axis in 0..3 {
+            let mut there = at;
+            if at[axis] > 0 {
+                there[axis] = at[axis] - 1;
+                value = value.wrapping_mul(3).wrapping_add(k.from.at(there));
+            }
+            if at[axis] + 1 < shape[axis] {
+                there[axis] = at[axis] + 1;
+                value = value.wrapping_mul(5) ^ k.from.at(there);
+            }
+        }
+        k.to.set(value);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Mix<'_>> for Plain {
     fn item(ix: Index<3>, k: MixItem<'_>) {
-        let i = flat(&ix, &k.say);
-        *k.to = mixed(*k.to, k.from, k.say[1], i);
+        let i = flat(ix.values(), k.say);
+        *k.to = mixed(*k.to, k.from[(i * 7 + k.say[1] as usize) % k.from.len()]);
     }
 }
 
-fn mixed(was: u64, from: &[u64], salt: u64, i: usize) -> u64 {
-    was.wrapping_mul(3).wrapping_add(from[(i * 7 + salt as usize) % from.len()])
+#[kernel_fn]
+fn mixed(was: u64, from: u64) -> u64 {
+    was.wrapping_mul(3).wrapping_add(from)
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Steps<'_>> for Plain {
     fn item(ix: Index<4>, mut k: StepsItem<'_>) {
-        let i = flat(&ix, &k.say);
+        let (at, step) = ([ix[0], ix[1], ix[2]], ix[3]);
+        let i = flat(at, k.say);
         let (nx, ny) = (k.say[2] as usize, k.say[3] as usize);
-        let shape = [nx, ny, k.to.len() / nx / ny];
-        let [x, y, z, step] = ix.values();
-        let get = |[x, y, z]: [usize; 3]| k.to.get(x + nx * (y + ny * z));
-        let value = blurred([x, y, z], shape, k.say[1] + step as u64, get);
+        let (shape, strides) = ([nx, ny, k.to.len() / nx / ny], [1, nx, nx * ny]);
+        let own = at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2];
+        let mut value = k.to.get(own).wrapping_mul((k.say[1] + step as u64) | 1);
+        for axis in 0..3 {
+            if at[axis] > 0 {
+                value = value.wrapping_mul(3).wrapping_add(k.to.get(own - strides[axis]));
+            }
+            if at[axis] + 1 < shape[axis] {
+                value = value.wrapping_mul(5) ^ k.to.get(own + strides[axis]);
+            }
+        }
         // Some keep what they have.
         if (i + step) % 5 != 0 {
             k.to.set(value);
@@ -172,30 +196,31 @@ impl CpuItem<Steps<'_>> for Plain {
     }
 }
 
+#[kernel_fn]
 fn bin(value: u64, salt: u64, i: usize, bins: usize) -> (usize, u64) {
     ((value.wrapping_mul(salt | 1).wrapping_add(i as u64) % bins as u64) as usize, value >> 3 | 1)
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Count<'_>> for Plain {
     fn item(ix: Index<3>, mut k: CountItem<'_>) {
-        let (at, value) = bin(*k.from, k.say[1], flat(&ix, &k.say), k.to.len());
+        let (at, value) = bin(*k.from, k.say[1], flat(ix.values(), k.say), k.to.len());
         k.to.put(at, value);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<FreshCount<'_>> for Plain {
     fn item(ix: Index<3>, mut k: FreshCountItem<'_>) {
-        let (at, value) = bin(*k.from, k.say[1], flat(&ix, &k.say), k.to.len());
+        let (at, value) = bin(*k.from, k.say[1], flat(ix.values(), k.say), k.to.len());
         k.to.put(at, value);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Spread<'_>> for Plain {
     fn item(ix: Index<3>, k: SpreadItem<'_>) {
-        let i = flat(&ix, &k.say);
+        let i = flat(ix.values(), k.say);
         k.to.add(i, k.from.rotate_left(11) ^ k.say[1]);
     }
 }
@@ -466,7 +491,9 @@ impl Model {
                     to[i] = blurred(at(i), step.shape, step.salt, |at| from[number(at)]);
                 }
             }
-            Kind::Mix => own.iter().for_each(|&i| to[i] = mixed(to[i], &from, step.salt, i)),
+            Kind::Mix => own
+                .iter()
+                .for_each(|&i| to[i] = mixed(to[i], from[(i * 7 + step.salt as usize) % from.len()])),
             Kind::Steps => {
                 for phase in 0..step.steps {
                     let was = to.clone();
@@ -526,7 +553,19 @@ fn compare(memory: &FlashMemory<u64>, model: &Array, range: Range<usize>, what: 
     }
 }
 
-fn one_case(seed: u64, copying: bool, runtimes: &mut HashMap<usize, RuntimeObj>) {
+/// What the cases run on.
+struct On {
+    /// `runtimes[n]` has n + 1 devices.
+    runtimes: Vec<RuntimeObj>,
+    /// The devices have memories of their own.
+    copying: bool,
+    /// No other test has these devices.
+    alone: bool,
+}
+
+fn one_case(seed: u64, on: &On) {
+    let On { runtimes, copying, alone } = on;
+    let copying = *copying;
     let mut random = Random(seed);
     let mut model = Model::new(&mut random);
     let memories: Vec<FlashMemory<u64>> = model
@@ -539,14 +578,14 @@ fn one_case(seed: u64, copying: bool, runtimes: &mut HashMap<usize, RuntimeObj>)
         .collect();
     // Room for one pipeline's memories, second buffers and accumulators, and growth; those of the case before
     // have to go.
-    let small = random.one_in(2);
-    for device in runtimes[&4].devices() {
+    let small = *alone && random.one_in(2);
+    for device in runtimes[runtimes.len() - 1].devices().iter().filter(|_| *alone) {
         let budget = if small { 40 << 10 } else { u64::MAX };
         assert_eq!(device.set_memory_budget(budget), copying);
     }
     for run in 0..1 + random.below(4) {
-        let devices = 1 + random.below(4);
-        let rt = &runtimes[&devices];
+        let devices = 1 + random.below(runtimes.len());
+        let rt = &runtimes[devices - 1];
         let steps: Vec<Step> =
             (0..1 + random.below(8)).map(|_| Step::new(&mut random, &model, devices, copying)).collect();
         let what = format!("case {seed}, run {run} on {devices} devices: {steps:#?}");
@@ -596,29 +635,42 @@ fn compare_all(memories: &[FlashMemory<u64>], model: &Model, what: &str) {
     }
 }
 
-fn cases(seeds: Range<u64>, copying: bool, settings: &[(&str, &str)]) {
-    let context = flash_tests::context(settings);
-    let key = |n: usize| format!("ALL_CPU:{}", ["0", "0,1", "0,1,2", "0,1,2,3"][n - 1]);
-    let mut runtimes = (1..=4).map(|n| (n, context.runtime(&key(n)).unwrap())).collect();
+fn cases(seeds: Range<u64>, on: &On) {
     let only = std::env::var("FLASH_TEST_SEED").ok().and_then(|text| text.parse().ok());
     for seed in only.map_or(seeds, |seed: u64| seed..seed + 1) {
-        one_case(seed, copying, &mut runtimes);
+        one_case(seed, on);
     }
+}
+
+fn cases_on_cpus(seeds: Range<u64>, copying: bool, settings: &[(&str, &str)]) {
+    let context = flash_tests::context(settings);
+    let keys = ["ALL_CPU:0", "ALL_CPU:0,1", "ALL_CPU:0,1,2", "ALL_CPU:0,1,2,3"];
+    let runtimes = keys.iter().map(|key| context.runtime(key).unwrap()).collect();
+    cases(seeds, &On { runtimes, copying, alone: true });
+}
+
+#[flash_tests::test]
+fn random_pipelines_on_the_devices_of_the_key_are_as_a_serial_run() {
+    let rt = flash_tests::runtime();
+    let ids: Vec<&str> = rt.devices().iter().map(|device| device.id()).collect();
+    let runtimes = (1..=ids.len()).map(|n| get_runtime(&ids[..n].join(",")).unwrap()).collect();
+    let copying = rt.devices().iter().all(|device| device.set_memory_budget(u64::MAX));
+    cases(30_000..30_100, &On { runtimes, copying, alone: false });
 }
 
 #[test]
 fn random_pipelines_on_devices_with_memories_of_their_own_are_as_a_serial_run() {
-    cases(0..600, true, &[("cpu.devices", "4"), ("cpu.copy", "1")]);
+    cases_on_cpus(0..600, true, &[("cpu.devices", "4"), ("cpu.copy", "1")]);
 }
 
 #[test]
 fn random_pipelines_on_devices_that_share_the_hosts_memory_are_as_a_serial_run() {
-    cases(10_000..10_600, false, &[("cpu.devices", "4"), ("cpu.copy", "0")]);
+    cases_on_cpus(10_000..10_600, false, &[("cpu.devices", "4"), ("cpu.copy", "0")]);
 }
 
 #[test]
 fn random_pipelines_are_as_a_serial_run_with_granules_of_one_element() {
     // A throttle of none makes them other devices than those of the first test, whose budgets it sets.
     let devices = [("cpu.devices", "4"), ("cpu.copy", "1"), ("cpu.throttle", "1,1,1,1")];
-    cases(20_000..20_300, true, &[&devices[..], &[("host_granule", "8")]].concat());
+    cases_on_cpus(20_000..20_300, true, &[&devices[..], &[("host_granule", "8")]].concat());
 }

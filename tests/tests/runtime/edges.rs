@@ -50,14 +50,14 @@ struct Total<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Grow<'_>> for Plain {
     fn item(_: Index<1>, k: GrowItem<'_>) {
         *k.to = k.to.wrapping_mul(3).wrapping_add(k.value);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Next<'_>> for Plain {
     fn item(i: Index<1>, k: NextItem<'_>) {
         assert!(i[0] != k.fails_at, "as it was asked to");
@@ -65,14 +65,14 @@ impl CpuItem<Next<'_>> for Plain {
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Mark<'_>> for Plain {
     fn item(i: Index<1>, k: MarkItem<'_>) {
         k.marks.add(i[0], 1 + if i[0] < k.near.len() { k.near.get(i[0]) } else { 0 });
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Total<'_>> for Plain {
     fn item(_: Index<1>, mut k: TotalItem<'_>) {
         k.total.put(*k.values);

@@ -1,6 +1,7 @@
 //! Plain structs as elements, and which elements of an array a launch touches.
 
 use flash::kernel;
+use flash::kernel::prelude::Staged;
 use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{CpuItem, Element, Index};
 use flash::prelude::*;
@@ -9,7 +10,7 @@ use flash_core::descriptor::ElementType;
 struct ByItem;
 
 /// A plain struct, as scalar and as element.
-#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[derive(Clone, Copy, Debug, PartialEq, Element, Staged)]
 #[repr(C)]
 struct Particle {
     place: [f64; 2],
@@ -26,7 +27,7 @@ struct Move<'a> {
     to: Item<'a, Write<Particle>>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Move<'_>> for ByItem {
     fn item(i: Index<1>, k: MoveItem<'_>) {
         let t = f64::from(k.times);
@@ -59,7 +60,7 @@ struct Fill<'a> {
     to: Item<'a, Write<u32>>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Fill<'_>> for ByItem {
     fn item(i: Index<1>, k: FillItem<'_>) {
         k.to.set(k.value + i[0] as u32);
@@ -122,7 +123,7 @@ fn of_one_name() -> impl FnOnce(&RuntimeObj) -> Result<(), flash::Error> {
 
 #[flash_tests::test]
 fn an_implementation_for_other_elements_of_the_same_name_is_not_one() {
-    let error = of_one_name()(&flash_tests::runtime()).unwrap_err();
+    let error = of_one_name()(&flash_tests::runtime_of_functions()).unwrap_err();
     assert!(matches!(error, flash::Error::NoImplementation(_)), "{error}");
     let text = error.to_string();
     assert!(
@@ -136,7 +137,7 @@ fn an_implementation_for_other_elements_of_the_same_name_is_not_one() {
 mod elsewhere {
     use super::*;
 
-    #[derive(Clone, Copy, Element)]
+    #[derive(Clone, Copy, Element, Staged)]
     #[element(name = "elements.Charge")]
     #[repr(C)]
     pub struct Charge {
@@ -150,7 +151,7 @@ mod elsewhere {
         to: Item<'a, Write<Charge>>,
     }
 
-    #[kernel]
+    #[kernel(devices)]
     impl CpuItem<Touch<'_>> for ByItem {
         fn item(_: Index<1>, k: TouchItem<'_>) {
             k.to.set(Charge { value: 1.0, place: 2.0 });

@@ -34,7 +34,7 @@ struct Rows<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Add<'_>> for Plain {
     fn item(_: Index<2>, k: AddItem<'_>) {
         *k.to += *k.from + k.table[0];
@@ -43,14 +43,14 @@ impl CpuItem<Add<'_>> for Plain {
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Count<'_>> for Plain {
     fn item(_: Index<1>, k: CountItem<'_>) {
         k.runs.add(0, 1);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Rows<'_>> for Plain {
     fn item(_: Index<1>, k: RowsItem<'_>) {
         k.rows[0] += 1;

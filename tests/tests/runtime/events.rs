@@ -27,7 +27,7 @@ struct Add<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Add<'_>> for Plain {
     fn item(_: Index<1>, k: AddItem<'_>) {
         *k.of += 1;
@@ -200,7 +200,8 @@ fn an_abandoned_event_fails_what_comes_after_it_and_poisons_what_that_writes() {
 
 #[flash_tests::test]
 fn a_cancelled_pipeline_stops_and_poisons_what_it_has_not_done() {
-    let (rt, a, b) = (rt(), FlashMemory::from(vec![0u64; 64]), FlashMemory::from([0u64; 4]));
+    let rt = flash_tests::runtime_of_functions();
+    let (a, b) = (FlashMemory::from(vec![0u64; 64]), FlashMemory::from([0u64; 4]));
     // 64 items of 50 ms: any machine with fewer than 64 threads is at it for long.
     let handle = rt
         .submit(Slow::of(50, a.clone()))
@@ -251,7 +252,7 @@ fn what_is_cancelled_before_its_turn_does_not_run_and_what_is_over_stays_so() {
 
 #[flash_tests::test]
 fn a_launch_that_takes_too_long_stops_at_its_limit_where_the_device_can() {
-    let (rt, a) = (rt(), FlashMemory::from(vec![0u64; 64]));
+    let (rt, a) = (flash_tests::runtime_of_functions(), FlashMemory::from(vec![0u64; 64]));
     let limit = Timeout(Duration::from_millis(60));
     let error = rt.submit(Slow::of(50, &a)).options(limit).exec([64]).unwrap_err();
     assert!(matches!(error.cause(), Error::Timeout { taken: Some(_), .. }), "{error}");

@@ -21,10 +21,13 @@ macro_rules! recorder {
             log: Scatter<'a, u64>,
         }
 
-        #[kernel]
+        #[kernel(devices)]
         impl CpuItem<$name<'_>> for Recorder {
             fn item(index: Index<$n>, k: $args<'_>) {
-                let id: u64 = index.values().iter().zip(k.strides).map(|(&v, s)| v as u64 * s).sum();
+                let mut id = 0;
+                for d in 0..$n {
+                    id += index[d] as u64 * k.strides[d];
+                }
                 let number = k.log.add(0, 1);
                 k.log.add(1 + number as usize, 1 + id);
             }

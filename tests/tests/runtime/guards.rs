@@ -20,7 +20,7 @@ struct Mix<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Mix<'_>> for Plain {
     fn item(_: Index<1>, k: MixItem<'_>) {
         *k.a = *k.a * 3 + k.value;

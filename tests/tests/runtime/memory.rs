@@ -25,7 +25,7 @@ struct Add<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Copy<'_>> for Plain {
     fn item(i: Index<1>, k: CopyItem<'_>) {
         assert!(i[0] >= k.fail_below as usize, "as it was asked to");
@@ -33,7 +33,7 @@ impl CpuItem<Copy<'_>> for Plain {
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Add<'_>> for Plain {
     fn item(_: Index<1>, k: AddItem<'_>) {
         *k.to += k.value;
@@ -89,7 +89,7 @@ struct Forget<'a> {
     to: Item<'a, Write<u32>>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Forget<'_>> for Plain {
     fn item(i: Index<1>, k: ForgetItem<'_>) {
         if i[0].is_multiple_of(2) {

@@ -33,21 +33,24 @@ struct Add<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<All<'_>> for Plain {
     fn item(ix: Index<2>, mut k: AllItem<'_>) {
         let [x, y] = ix.values();
         let [_, end_y, _] = k.near.end();
         let near = k.near.at([x, y, 0]) + if y + 1 < end_y { k.near.at([x, y + 1, 0]) } else { 0 };
         let flat = k.near.get(x + y * k.near.strides()[0]);
-        let row: u64 = k.row.iter().zip(1..).map(|(v, i)| v * i).sum();
+        let mut row = 0;
+        for i in 0..k.row.len() {
+            row += k.row[i] * (i as u64 + 1);
+        }
         let value = near + 3 * flat + 5 * k.whole[(x + 2 * y) % k.whole.len()] + 7 * *k.own + 11 * row;
         k.bins.put((x + y) % k.bins.len(), value);
         k.turned.set(value + k.near.len() as u64 + 100 * k.whole.len() as u64);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Add<'_>> for Plain {
     fn item(ix: Index<2>, k: AddItem<'_>) {
         *k.to += k.value + 10 * ix[0] as u64 + 100 * ix[1] as u64;
@@ -62,7 +65,7 @@ struct Around<'a> {
     to: Item<'a, ReadWrite<u64>>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Around<'_>> for Plain {
     fn item(ix: Index<3>, k: AroundItem<'_>) {
         let [x, y, z] = ix.values();

@@ -90,7 +90,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn every_way(door: &str) {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
-    let (rt, Around { own, other, .. }) = (flash_tests::runtime(), around());
+    let (rt, Around { own, other, .. }) = (flash_tests::runtime_of_functions(), around());
     let mut options = flash_core::descriptor::Attributes::default();
     options.set(Implementation::named(door));
     options.set_by_name("cpu.parallel", true.into(), false);
@@ -120,7 +120,7 @@ fn a_whole_kernel_on_one_thread_gets_nested_on_all_its_threads_and_after() {
 #[flash_tests::test]
 fn after_a_kernel_panicked_its_thread_may_launch() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     #[derive(KernelDefinition)]
     #[kernel(name = "nested.panics", dims(i))]
     struct Panics<'a> {

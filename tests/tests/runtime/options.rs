@@ -36,7 +36,7 @@ struct Missing<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Trace<'_>> for Plain {
     fn item(ix: Index<2>, k: TraceItem<'_>) {
         let at = k.log.add(0, 1) as usize;
@@ -44,7 +44,7 @@ impl CpuItem<Trace<'_>> for Plain {
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Grid<'_>> for Plain {
     fn item(_: Index<2>, k: GridItem<'_>) {
         k.to.set(k.factor * k.from);

@@ -89,7 +89,7 @@ fn model(skip: u64, items: &[usize], steps: usize, a: &mut [u64], b: &mut [[u32;
 
 #[flash_tests::test]
 fn many_phases_give_what_a_serial_model_gives_through_every_door() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
     let strategy =
         (1..60usize, 0..4usize, 0..4usize, 1..3usize, 0..8usize, 1..4u64, 0..3usize, any::<bool>());
@@ -132,7 +132,7 @@ fn many_phases_give_what_a_serial_model_gives_through_every_door() {
 
 #[flash_tests::test]
 fn a_thousand_phases_of_all_threads_give_what_a_serial_model_gives() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     for (n, steps) in [(257, 1000), (100_003, 7)] {
         let (mut a, mut b): (Vec<u64>, Vec<[u32; 2]>) = ((0..n as u64).collect(), vec![[1, 2]; n]);
         let (memory_a, memory_b) = (FlashMemory::from(a.clone()), FlashMemory::from(b.clone()));
@@ -147,7 +147,7 @@ fn a_thousand_phases_of_all_threads_give_what_a_serial_model_gives() {
 
 #[flash_tests::test]
 fn a_launch_after_another_starts_from_what_that_one_left() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let (mut a, mut b): (Vec<u64>, Vec<[u32; 2]>) = ((0..50).collect(), vec![[1, 2]; 50]);
     let (memory_a, memory_b) = (FlashMemory::from(a.clone()), FlashMemory::from(b.clone()));
     for steps in [1, 2, 1, 3] {
@@ -218,7 +218,7 @@ impl CpuSpan<Staged<'_>> for BySpan {
 
 #[flash_tests::test]
 fn stages_that_read_any_and_write_the_own_element_need_one_buffer() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     for door in ["by_item", "by_span"] {
         let n = 500;
         let (mut a, mut sum): (Vec<u64>, Vec<u64>) = ((0..n as u64).collect(), vec![0; n]);
@@ -241,7 +241,7 @@ fn stages_that_read_any_and_write_the_own_element_need_one_buffer() {
 
 #[flash_tests::test]
 fn using_an_array_against_its_stage_is_an_error_of_the_launch() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     for door in ["by_item", "by_span"] {
         for (misuse, stage) in [(1, "`read`"), (2, "`write`"), (3, "`write`")] {
             let (offset, a, sum) = ([0], FlashMemory::<u64>::zeroed(4), FlashMemory::<u64>::zeroed(4));
@@ -256,7 +256,7 @@ fn using_an_array_against_its_stage_is_an_error_of_the_launch() {
 
 #[flash_tests::test]
 fn a_stage_that_changes_within_a_phase_or_is_not_declared_is_refused() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let (a, sum) = (FlashMemory::<u64>::zeroed(4), FlashMemory::<u64>::zeroed(4));
     let launch = || rt.submit(Staged::of(0, &[0][..], &a, &sum));
     let text = launch().exec([4, 3, 1]).unwrap_err().to_string();

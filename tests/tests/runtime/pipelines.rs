@@ -1,6 +1,7 @@
 //! Pipelines: built in loops, kept, run from many threads, and entered as a whole.
 
 use flash::kernel;
+use flash::kernel::prelude::kernel_fn;
 use flash::kernel::views::{Item, Read, ReadWrite, Scatter, Whole};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
@@ -18,11 +19,12 @@ struct Mix<'a> {
 
 struct Plain;
 
+#[kernel_fn]
 fn mixed(value: u64, from: u64, to: u64) -> u64 {
     to.wrapping_mul(3).wrapping_add(from).wrapping_add(value)
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Mix<'_>> for Plain {
     fn item(_: Index<1>, k: MixItem<'_>) {
         *k.to = mixed(k.value, *k.from, *k.to);
@@ -134,7 +136,7 @@ struct Step<'a> {
     place: Scatter<'a, i64>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Step<'_>> for Plain {
     fn item(_: Index<1>, k: StepItem<'_>) {
         k.place.add(0, k.add);

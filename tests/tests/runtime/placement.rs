@@ -83,7 +83,7 @@ impl CpuItem<Count<'_>> for Plain {
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Probed<'_>> for Plain {
     fn item(_: Index<1>, k: ProbedItem<'_>) {
         *k.to += 1;
@@ -107,27 +107,34 @@ impl CpuItem<Alone<'_>> for Plain {
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Product<'_>> for Plain {
     fn item(ix: Index<2>, k: ProductItem<'_>) {
         let (x, y) = (ix[Product::X], ix[Product::Y]);
-        k.c.set((0..k.inner).map(|i| k.a.at([i, y, 0]) * k.b.at([x, i, 0])).sum());
+        let mut sum = 0.0;
+        for i in 0..k.inner {
+            sum += k.a.at([i, y, 0]) * k.b.at([x, i, 0]);
+        }
+        k.c.set(sum);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Tiled<'_>> for Plain {
     fn item(ix: Index<2>, k: TiledItem<'_>) {
         let width = k.b.end()[0];
-        for (x, y) in (0..2).flat_map(|y| (0..4).map(move |x| (x, y))) {
-            let (x, y) = (4 * ix[Tiled::TX] + x, 2 * ix[Tiled::TY] + y);
-            let value = (0..k.inner).map(|i| k.a.at([i, y, 0]) * k.b.at([x, i, 0])).sum();
+        for element in 0..8 {
+            let (x, y) = (4 * ix[Tiled::TX] + element % 4, 2 * ix[Tiled::TY] + element / 4);
+            let mut value = 0;
+            for i in 0..k.inner {
+                value += k.a.at([i, y, 0]) * k.b.at([x, i, 0]);
+            }
             k.c.add(x + width * y, value);
         }
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Total<'_>> for Plain {
     fn item(i: Index<1>, mut k: TotalItem<'_>) {
         k.total.put(*k.values);

@@ -2,6 +2,7 @@
 
 use super::model::{Barriers, Case, case};
 use flash::kernel;
+use flash::kernel::prelude::kernel_fn;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
@@ -22,10 +23,10 @@ macro_rules! own {
                 own: Item<'a, ReadWrite<u64>>,
             }
 
-            #[kernel]
+            #[kernel(devices)]
             impl CpuItem<$name<'_>> for ByItem {
                 fn item(ix: Index<3>, k: $args<'_>) {
-                    *k.own = change(*k.own, ix.values().map(|v| v as u64));
+                    *k.own = change(*k.own, [ix[0] as u64, ix[1] as u64, ix[2] as u64]);
                 }
             }
         )*
@@ -57,6 +58,7 @@ own! {
     OwnXyz OwnXyzItem "proofs.xyz" (x, y, z) [0, 1, 2];
 }
 
+#[kernel_fn]
 fn change(old: u64, index: [u64; 3]) -> u64 {
     old.wrapping_mul(31).wrapping_add(1 + index[0] + 20 * index[1] + 400 * index[2])
 }
@@ -146,7 +148,7 @@ struct Turns<'a> {
     own: Phased<'a, u32>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Turns<'_>> for ByItem {
     fn item(_: Index<2>, mut k: TurnsItem<'_>) {
         k.own.set(k.own.own() + *k.table);

@@ -2,6 +2,7 @@
 //! taken for an earlier one that looked like it.
 
 use flash::kernel;
+use flash::kernel::prelude::kernel_fn;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
@@ -33,18 +34,19 @@ struct Blend<'a> {
 
 struct Plain;
 
+#[kernel_fn]
 fn mixed(kernel: usize, value: u64, from: u64, to: u64, x: u64, y: u64) -> u64 {
     (to.wrapping_mul(5) ^ from).wrapping_add(value * (1 + x + 10 * y) + 7 * kernel as u64)
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Mix<'_>> for Plain {
     fn item(ix: Index<2>, k: MixItem<'_>) {
         *k.to = mixed(0, k.value, *k.from, *k.to, ix[0] as u64, ix[1] as u64);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Blend<'_>> for Plain {
     fn item(ix: Index<2>, k: BlendItem<'_>) {
         *k.to = mixed(1, k.value, *k.from, *k.to, ix[0] as u64, ix[1] as u64);
@@ -391,13 +393,14 @@ struct Pointers<'a> {
     start: Item<'a, Write<u64>>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Pointers<'_>> for Plain {
     fn item(row: Index<1>, k: PointersItem<'_>) {
         k.start.set(pointer(row[0] as u64));
     }
 }
 
+#[kernel_fn]
 fn pointer(row: u64) -> u64 {
     3 * row * (row + 1) / 2
 }

@@ -320,7 +320,7 @@ struct Guarded<'a> {
     bins: Reduce<'a, ReadWrite<[u32]>, Sum>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Guarded<'_>> for Plain {
     fn item(ix: Index<1>, mut k: GuardedItem<'_>) {
         assert!(ix[0] as u64 != k.fail, "fails on purpose");
@@ -423,7 +423,7 @@ struct Stepping<'a> {
     total: Reduce<'a, ReadWrite<u64>, Sum>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Stepping<'_>> for Plain {
     fn item(ix: Index<2>, mut k: SteppingItem<'_>) {
         let was = k.values.get((ix[0] + 1) % k.values.len());
@@ -473,7 +473,7 @@ struct Recorded<'a> {
     total: Reduce<'a, ReadWrite<u64>, Sum>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Recorded<'_>> for Plain {
     fn item(_: Index<2>, mut k: RecordedItem<'_>) {
         k.total.put(*k.values);

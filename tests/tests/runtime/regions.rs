@@ -27,14 +27,14 @@ struct Add<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Next<'_>> for Plain {
     fn item(_: Index<1>, k: NextItem<'_>) {
         k.to.set(*k.from + 1);
     }
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Add<'_>> for Plain {
     fn item(i: Index<1>, k: AddItem<'_>) {
         assert!(i[0] as u64 != k.panics_at, "here");

@@ -32,13 +32,11 @@ struct All<'a, T: Number> {
     /// Each item leaves its value and adds what it found to `found`.
     place: Scatter<'a, T>,
     found: Scatter<'a, T>,
-    updated: Scatter<'a, T>,
-    written: Scatter<'a, T>,
 }
 
 struct Plain;
 
-#[kernel(for(u32, u64, i32, i64, f32, f64))]
+#[kernel(devices, for(u32, u64, i32, i64, f32, f64))]
 impl<T: Number> CpuItem<All<'_, T>> for Plain {
     fn item(ix: Index<1>, k: AllItem<'_, T>) {
         let (i, value) = (ix[0], *k.from);
@@ -47,26 +45,50 @@ impl<T: Number> CpuItem<All<'_, T>> for Plain {
         k.smallest.min(cell, value);
         k.largest.max(cell, value);
         k.found.add(0, k.place.swap(0, value));
-        k.updated.update(cell, |old| old + T::of(2));
-        // SAFETY: no other item touches element i.
-        unsafe { k.written.write(i, value + T::of(1)) };
-        assert!(k.updated.load(cell) >= T::of(2));
         assert!(!k.sum.is_empty());
     }
+}
+
+/// Operations that functions have, and texts for devices have not.
+#[derive(KernelDefinition)]
+#[kernel(name = "scatter.functions", dims(i))]
+struct Functions<'a, T: Number> {
+    from: Item<'a, Read<T>>,
+    updated: Scatter<'a, T>,
+    written: Scatter<'a, T>,
+}
+
+#[kernel(for(u32, u64, i32, i64, f32, f64))]
+impl<T: Number> CpuItem<Functions<'_, T>> for Plain {
+    fn item(ix: Index<1>, k: FunctionsItem<'_, T>) {
+        let (i, cell) = (ix[0], ix[0] % k.updated.len());
+        k.updated.update(cell, |old| old + T::of(2));
+        // SAFETY: no other item touches element i.
+        unsafe { k.written.write(i, *k.from + T::of(1)) };
+        assert!(k.updated.load(cell) >= T::of(2));
+    }
+}
+
+/// Has the threads of a small launch take part, too.
+fn in_parallel() -> flash_core::descriptor::Attributes {
+    let mut options = flash_core::descriptor::Attributes::default();
+    options.set_by_name("cpu.parallel", true.into(), false);
+    options
+}
+
+fn some_values<T: Number>(n: u32) -> Vec<T> {
+    (0..n).map(|i| T::of(i * 7919 % 251)).collect()
 }
 
 fn all_operations<T: Number>() {
     let rt = flash_tests::runtime();
     let (n, cells) = (4000u32, 3);
-    let values: Vec<T> = (0..n).map(|i| T::of(i * 7919 % 251)).collect();
+    let values = some_values::<T>(n);
     let [sum, found] = [cells, 1].map(FlashMemory::<T>::zeroed);
     let (smallest, largest) = (FlashMemory::from(vec![T::of(200); cells]), FlashMemory::<T>::zeroed(cells));
-    let (place, updated) = (FlashMemory::from(vec![T::of(17)]), FlashMemory::from(vec![T::of(5); cells]));
-    let written = FlashMemory::<T>::zeroed(n as usize);
-    let mut options = flash_core::descriptor::Attributes::default();
-    options.set_by_name("cpu.parallel", true.into(), false);
-    rt.submit(All::of(&values, &sum, &smallest, &largest, &place, &found, &updated, &written))
-        .options(options)
+    let place = FlashMemory::from(vec![T::of(17)]);
+    rt.submit(All::of(&values, &sum, &smallest, &largest, &place, &found))
+        .options(in_parallel())
         .exec([n])
         .unwrap();
     let total = |of: &mut dyn Iterator<Item = T>| of.fold(T::of(0), |a, b| a + b);
@@ -75,13 +97,34 @@ fn all_operations<T: Number>() {
         assert_eq!(sum.get(cell).unwrap(), total(&mut mine()));
         assert_eq!(smallest.get(cell).unwrap(), T::of(0));
         assert_eq!(largest.get(cell).unwrap(), T::of(250));
-        assert_eq!(updated.get(cell).unwrap(), T::of(5) + T::of(2) * T::of(mine().count() as u32));
     }
     // What was found and what is there now is what was there and what was left.
     let left = total(&mut values.iter().copied());
     assert_eq!(found.get(0).unwrap() + place.get(0).unwrap(), left + T::of(17));
+}
+
+fn all_functions<T: Number>() {
+    let rt = flash_tests::runtime_of_functions();
+    let (n, cells) = (4000u32, 3);
+    let values = some_values::<T>(n);
+    let (updated, written) = (FlashMemory::from(vec![T::of(5); cells]), FlashMemory::<T>::zeroed(n as usize));
+    rt.submit(Functions::of(&values, &updated, &written)).options(in_parallel()).exec([n]).unwrap();
+    for cell in 0..cells {
+        let count = values.iter().skip(cell).step_by(cells).count() as u32;
+        assert_eq!(updated.get(cell).unwrap(), T::of(5) + T::of(2) * T::of(count));
+    }
     let expected: Vec<T> = values.iter().map(|&v| v + T::of(1)).collect();
     assert_eq!(*written.read().unwrap(), expected[..]);
+}
+
+#[flash_tests::test]
+fn updates_of_all_threads_on_one_element_lose_nothing() {
+    all_functions::<u32>();
+    all_functions::<u64>();
+    all_functions::<i32>();
+    all_functions::<i64>();
+    all_functions::<f32>();
+    all_functions::<f64>();
 }
 
 #[flash_tests::test]
@@ -126,16 +169,14 @@ impl<T: Number> CpuItem<Contended<'_, T>> for Plain {
 }
 
 fn contended<T: Number>() {
-    let rt = flash_tests::runtime();
-    let mut options = flash_core::descriptor::Attributes::default();
-    options.set_by_name("cpu.parallel", true.into(), false);
+    let rt = flash_tests::runtime_of_functions();
     let (items, times) = (64, 1000);
     for _ in 0..20 {
         let [sum, updated] = std::array::from_fn(|_| FlashMemory::<T>::zeroed(1));
         let (place, found) = (FlashMemory::from(vec![T::of(5)]), FlashMemory::<T>::zeroed(items as usize));
         let arrived = FlashMemory::zeroed(1);
         let submission = rt.submit(Contended::of(times, &arrived, &sum, &updated, &place, &found));
-        submission.options(options.clone()).exec([items]).unwrap();
+        submission.options(in_parallel()).exec([items]).unwrap();
         let (all, five) = (T::of(items * times), T::of(5));
         assert_eq!([&sum, &updated, &place].map(|m| m.get(0).unwrap()), [all, all, five]);
     }
@@ -157,7 +198,7 @@ struct Returns<'a> {
     cell: Scatter<'a, i32>,
 }
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Returns<'_>> for Plain {
     fn item(_: Index<1>, k: ReturnsItem<'_>) {
         assert_eq!(k.cell.add(0, i32::MAX), 5);
@@ -167,8 +208,7 @@ impl CpuItem<Returns<'_>> for Plain {
         assert_eq!(k.cell.max(0, -9), -3);
         assert_eq!(k.cell.min(0, -9), -3);
         assert_eq!(k.cell.max(0, 8), -9);
-        assert_eq!(k.cell.update(0, |old| old * 2), 8);
-        assert_eq!(k.cell.load(0), 16);
+        assert_eq!(k.cell.load(0), 8);
     }
 }
 
@@ -176,6 +216,27 @@ impl CpuItem<Returns<'_>> for Plain {
 fn operations_return_what_was_there() {
     let cell = FlashMemory::from(vec![5]);
     flash_tests::runtime().submit(Returns::of(&cell)).exec([1]).unwrap();
+    assert_eq!(*cell.read().unwrap(), [8]);
+}
+
+#[derive(KernelDefinition)]
+#[kernel(name = "scatter.double", dims(i))]
+struct Double<'a> {
+    cell: Scatter<'a, i32>,
+}
+
+#[kernel]
+impl CpuItem<Double<'_>> for Plain {
+    fn item(_: Index<1>, k: DoubleItem<'_>) {
+        let was = k.cell.update(0, |old| old * 2);
+        assert_eq!(k.cell.load(0), 2 * was);
+    }
+}
+
+#[flash_tests::test]
+fn an_update_returns_what_was_there() {
+    let cell = FlashMemory::from(vec![8]);
+    flash_tests::runtime_of_functions().submit(Double::of(&cell)).exec([1]).unwrap();
     assert_eq!(*cell.read().unwrap(), [16]);
 }
 
@@ -203,7 +264,7 @@ impl CpuItem<Outside<'_>> for Plain {
 
 #[flash_tests::test]
 fn every_operation_outside_the_array_is_an_error_of_the_launch() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     for operation in 0..6 {
         let cells = FlashMemory::<f32>::zeroed(9);
         let text = rt.submit(Outside::of(operation, &cells)).exec([1]).unwrap_err().to_string();

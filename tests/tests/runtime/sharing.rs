@@ -104,7 +104,7 @@ const TWO_THREADS: &[(&str, &str)] = &[("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_D
 #[flash_tests::test]
 fn few_long_items_have_both_threads_from_the_first_launch_on() {
     in_process(TWO_THREADS, || {
-        let rt = flash_tests::runtime();
+        let rt = flash_tests::runtime_of_functions();
         for _ in 0..3 {
             let thread = Meeting::of(&rt, 5_000, 8, 4);
             assert_eq!(threads(&thread), 2);
@@ -115,7 +115,7 @@ fn few_long_items_have_both_threads_from_the_first_launch_on() {
 /// Launches of short items stay on the caller, mostly without the device, while they do not take long. A wait
 /// for the other thread is no time of an item.
 fn come_to_take_long(launch: impl Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize)) {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let thread = FlashMemory::zeroed(4);
     // Another program may have the processors for a while.
     let mostly = |microseconds, count| {
@@ -156,7 +156,7 @@ fn items_of_a_recorded_launch_that_come_to_take_long_have_both_threads_before_lo
 #[flash_tests::test]
 fn runs_are_whole_vectors_unless_an_implementation_says_otherwise() {
     in_process(TWO_THREADS, || {
-        let rt = flash_tests::runtime();
+        let rt = flash_tests::runtime_of_functions();
         // A first launch begins on the caller, which sends for the other thread once it has taken a while:
         // enough is left.
         for (name, items, expected) in [("by_run", 16, 1), ("by_any_run", 16, 2), ("by_run", 160, 2)] {

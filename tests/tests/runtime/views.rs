@@ -281,7 +281,7 @@ fn distinct_case() -> impl Strategy<Value = Case> {
 
 #[flash_tests::test]
 fn every_door_gives_items_the_elements_of_their_index() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let passing = prop_oneof![
         Just(Passing::Memories),
         Just(Passing::ShapedMemories),
@@ -302,7 +302,7 @@ fn every_door_gives_items_the_elements_of_their_index() {
 
 #[flash_tests::test]
 fn every_door_does_so_in_a_space_that_all_threads_share() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let entries = vec![
         Entry::Range { start: 3, step: 2, count: 61, falling: true },
         Entry::Count(37),

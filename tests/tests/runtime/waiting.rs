@@ -32,7 +32,7 @@ struct Steps<'a> {
 
 struct Plain;
 
-#[kernel]
+#[kernel(devices)]
 impl CpuItem<Next<'_>> for Plain {
     fn item(_: Index<1>, k: NextItem<'_>) {
         k.to.set(*k.from + 1);

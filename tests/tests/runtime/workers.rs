@@ -514,7 +514,7 @@ impl CpuItem<Who<'_>> for Noted {
 
 #[flash_tests::test]
 fn a_launch_on_its_caller_has_no_help() {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let of = FlashMemory::<u64>::zeroed(64);
     for alone in [rt.options(OnCaller), rt.options(Priority(1)).options(OnCaller)] {
         of.write().unwrap().fill(0);

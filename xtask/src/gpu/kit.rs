@@ -18,7 +18,9 @@ pub const BENCH: &str = "flash-bench";
 /// Example programs that check their results.
 pub const CHECKED: [&str; 3] = ["gemm", "cholesky", "jacobi3d"];
 /// Programs of tests.
-pub const TESTS: [&str; 4] = ["cuda", "kernels", "device_kernels", "once"];
+pub const TESTS: [&str; 5] = ["cuda", "kernels", "device_kernels", "once", RUNTIME];
+/// The one of them whose device is chosen by a key.
+pub const RUNTIME: &str = "runtime";
 /// The backend, as a shared library.
 pub const PLUGIN: &str = "flash_backend_cuda_plugin";
 /// This program.

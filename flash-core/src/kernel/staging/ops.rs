@@ -426,13 +426,32 @@ impl<T: Integer> Expr<T> {
 
 /// Methods of unsigned integers.
 macro_rules! unsigned {
-    ($($type:ty)*) => {$(
+    ($($type:ty, $signed:ty;)*) => {$(
         impl Expr<$type> {
+            /// `self + other`.
+            pub fn wrapping_add_signed(&self, other: Expr<$signed>) -> Expr<$type> {
+                add(self.read(), cast(other))
+            }
+
             /// `self - other`, at least 0.
             pub fn saturating_sub(&self, other: Expr<$type>) -> Expr<$type> {
                 let (a, b) = (self.read().named("a"), other.read().named("b"));
                 let difference = sub(a, b);
                 Expr::value(format!("({} > {} ? {} : 0)", a.text(), b.text(), difference.text()))
+            }
+
+            /// True if some multiple of `other` is `self`.
+            pub fn is_multiple_of(&self, other: Expr<$type>) -> Expr<bool> {
+                let (a, b) = (self.read().named("a"), other.read().named("b"));
+                Expr::value(format!("({b} == 0 ? {a} == 0 : {a} % {b} == 0)", a = a.text(), b = b.text()))
+            }
+
+            /// `self / other`, rounded up.
+            #[track_caller]
+            pub fn div_ceil(&self, other: Expr<$type>) -> Expr<$type> {
+                let (a, b) = (self.read().named("a"), other.read().named("b"));
+                let (whole, rest) = (div(a, b).named("q"), rem(a, b));
+                Expr::value(format!("(({})({} + ({} != 0)))", <$type>::C, whole.text(), rest.text()))
             }
 
             /// The distance of both.
@@ -444,7 +463,7 @@ macro_rules! unsigned {
         }
     )*};
 }
-unsigned! { u8 u16 u32 u64 usize }
+unsigned! { u8, i8; u16, i16; u32, i32; u64, i64; usize, isize; }
 
 macro_rules! reinterpreted {
     ($($float:ident $bits:ident $to:literal $from:literal;)*) => {$(

@@ -66,6 +66,54 @@ integers! {
     of_u64 U64 U64Item U64Once u64 64 "once.u64";
 }
 
+/// Operations that unsigned integers alone have.
+macro_rules! unsigned {
+    ($($test:ident $definition:ident $item:ident $once:ident $type:ident $signed:ident $name:literal;)*) => {$(
+        #[derive(KernelDefinition)]
+        #[kernel(name = $name, dims(i))]
+        struct $definition<'a> {
+            a: Item<'a, Read<$type>>,
+            b: Item<'a, Read<$type>>,
+            out: Item<'a, Write<[$type; 5]>>,
+        }
+
+        struct $once;
+
+        #[kernel(devices)]
+        impl CpuItem<$definition<'_>> for $once {
+            fn item(_: Index<1>, k: $item<'_>) {
+                let (a, b) = (*k.a, *k.b);
+                k.out.set([
+                    a.saturating_sub(b),
+                    a.abs_diff(b),
+                    a.wrapping_add_signed(b as $signed),
+                    a.is_multiple_of(b) as $type,
+                    if b != 0 { a.div_ceil(b) } else { 0 },
+                ]);
+            }
+        }
+
+        #[test]
+        fn $test() {
+            compare(concat!("meaning::", stringify!($test)), |rt| {
+                let special = [0, 1, 2, 3, 7, 100, $type::MAX, $type::MAX / 2, $type::MAX / 2 + 1, $type::MAX - 1];
+                let all = special.into_iter().flat_map(|a| special.into_iter().map(move |b| (a, b)));
+                let (a, b): (Vec<$type>, Vec<$type>) = all.unzip();
+                let n = a.len();
+                let out = FlashMemory::from(vec![[0 as $type; 5]; n]);
+                rt.submit($definition::of(&a[..], &b[..], &out)).exec([n as u64]).unwrap();
+                out.read().unwrap().to_vec()
+            });
+        }
+    )*};
+}
+unsigned! {
+    of_unsigned_8 Unsigned8 Unsigned8Item Unsigned8Once u8 i8 "once.unsigned8";
+    of_unsigned_16 Unsigned16 Unsigned16Item Unsigned16Once u16 i16 "once.unsigned16";
+    of_unsigned_32 Unsigned32 Unsigned32Item Unsigned32Once u32 i32 "once.unsigned32";
+    of_unsigned_64 Unsigned64 Unsigned64Item Unsigned64Once u64 i64 "once.unsigned64";
+}
+
 /// Conversions between all kinds of numbers, as bits.
 #[derive(KernelDefinition)]
 #[kernel(name = "once.casts", dims(i))]
