@@ -8,7 +8,9 @@ use std::fmt::Write;
 /// one line.
 pub fn run(name: &str) -> anyhow::Result<String> {
     let all = texts();
-    let ours: Vec<&KernelText> = all.iter().filter(|text| is_named(&text.kernel, name)).collect();
+    let mut ours: Vec<&KernelText> = all.iter().filter(|text| is_named(&text.kernel, name)).collect();
+    // Not as the linker put them.
+    ours.sort_by(|a, b| order(a).cmp(&order(b)));
     if ours.is_empty() {
         let there: BTreeSet<&str> = all.iter().map(|text| text.kernel.as_str()).collect();
         let there: Vec<&str> = there.into_iter().collect();
@@ -39,6 +41,10 @@ pub fn run(name: &str) -> anyhow::Result<String> {
 /// The whole name, or its end behind a dot.
 fn is_named(kernel: &str, name: &str) -> bool {
     kernel == name || kernel.strip_suffix(name).is_some_and(|before| before.ends_with('.'))
+}
+
+fn order(of: &KernelText) -> [&str; 4] {
+    [&of.kernel, &of.target, &of.implementation, &of.arguments]
 }
 
 fn same(a: &KernelText, b: &KernelText) -> bool {

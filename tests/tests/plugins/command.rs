@@ -122,6 +122,37 @@ fn the_table_shows_plugins_reasons_devices_and_kernels() {
 }
 
 #[test]
+fn the_text_of_a_kernel_is_shown_by_its_name_and_by_the_end_of_it() {
+    let place = plugins::directory();
+    plugins::shared(Language::C, &plugins::c_source("kernels.c"), &[], &place.path().join("kernels.so"));
+    let of = |name: &str| plugins::flash(place.path(), &["kernels", "--text", name]).output().unwrap();
+    let whole = of("flash.spmv");
+    let text = stdout(&whole);
+    assert!(whole.status.success(), "{text}");
+    // A heading for each kind of device and each set of types, and the text itself.
+    let heads: Vec<&str> = text.lines().filter(|line| line.starts_with("// `flash.spmv`, ")).collect();
+    for part in ["`spmv.cu`, for cuda, ", "`any`, for opencl, "] {
+        for value in ["value: f32", "value: f64"] {
+            let one = heads.iter().filter(|head| head.contains(part) && head.contains(value));
+            assert_eq!(one.count(), 1, "{part} of {value} in {heads:#?}");
+        }
+    }
+    assert!(
+        heads.is_sorted_by_key(|head| head.rsplit_once(", of ").unwrap().0.rsplit_once("for ").unwrap().1)
+    );
+    assert_eq!(text.matches("FLASH_KERNEL spmv(").count(), heads.len());
+    assert_eq!(stdout(&of("spmv")), text);
+    // Neither is there a kernel of any name, nor has each a text.
+    for name in ["no.such", "plugins.fill"] {
+        let refused = of(name);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("none named `{name}`")) && said.contains("flash.spmv"), "{said}");
+        assert!(refused.stdout.is_empty());
+    }
+}
+
+#[test]
 fn a_list_is_made_where_nothing_is_found() {
     let output = plugins::flash("/nonexistent/plugins", &["list"]).output().unwrap();
     let text = stdout(&output);
