@@ -63,8 +63,8 @@ esac"#;
 /// Devices that see nothing of the host's memory.
 pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_TEST_KEY", "TEST"), ("FLASH_TEST", "devices=3")];
 
-/// Tests of one device's name, of records that several devices have several of, of the same bits from the same
-/// devices, and of a window that is not cut.
+/// Tests of one device's name, of records that several devices have several of, of bits that are the same on
+/// one device, and of a window that is not cut.
 pub const ON_ONE_DEVICE: &[&str] = &[
     "a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words",
     "a_profile_records_kernel_device_phases_items_and_times",
@@ -142,7 +142,8 @@ pub fn run() -> Result<ExitCode> {
     })
 }
 
-/// The runtime's tests once more, without some of them. As the workspace was built: nothing is compiled again.
+/// The runtime's tests once more, without some of them. As the workspace was built: nothing is compiled
+/// again.
 fn again(name: &'static str, others: &[&str]) -> Step {
     let skipped = others.iter().flat_map(|test| ["--skip", test]);
     let arguments = ["test", "--workspace", "--test", "runtime", "--"].into_iter();

@@ -52,7 +52,7 @@ const OF_SOURCES: [(&str, &str); 5] = [
 
 /// Programs of tests, and their seconds; and the seconds of one of their tests.
 const TESTS: [(&str, u64); 5] =
-    [(kit::TESTS[0], 30), (kit::TESTS[1], 60), (kit::TESTS[2], 30), (kit::TESTS[3], 30), (kit::RUNTIME, 60)];
+    [(kit::TESTS[0], 30), (kit::TESTS[1], 40), (kit::TESTS[2], 30), (kit::TESTS[3], 30), (kit::RUNTIME, 40)];
 const TEST: u64 = 60;
 
 /// Tests that run at once, each in a process of its own: most of their time they make the driver ready, or
@@ -61,7 +61,7 @@ const AT_ONCE: usize = 8;
 
 /// Benchmarks, their arguments, and their seconds.
 const BENCHMARKS: [(&str, &[&str], u64); 2] =
-    [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 130)];
+    [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 110)];
 
 /// Checks of `compute-sanitizer`, their options, and the checks of the suite: by their names, or all. Some
 /// queries of the backend to the driver are calls that fail, such as for the parameter after the last one,

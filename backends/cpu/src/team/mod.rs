@@ -213,8 +213,8 @@ impl Team {
         if to_wake > 0 {
             self.pool.fetch(to_wake);
         }
-        // A worker that was awake may have parked without a look at the letter: worth another look in a launch
-        // that would have woken it.
+        // A worker that was awake may have parked without a look at the letter: a launch that would have
+        // woken it looks once more.
         let long = per_phase * as_f32(phases) / shape.width as f32 > WAKE;
         if !wake_later && !long {
             // SAFETY: the turn is ours and its ledger was kept; the rest is
