@@ -64,15 +64,22 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// Parts of `csr_rows` get equal numbers of elements.
 ///
-/// A field is a view (`Item`, `Whole`, `Window`, `Phased`, `Scatter`; told by its name) or a scalar. Fields
-/// that are only read come first, scalars among them, then those read and written, then those only
-/// written. On a field:
+/// A field is a view (`Item`, `Whole`, `Window`, `Phased`, `Scatter`, `Reduce`; told by its name)
+/// or a scalar. Fields that are only read come first, scalars among them, then those read and written, then
+/// those only written. On a field:
 ///
 /// | attribute | meaning |
 /// |---|---|
 /// | `#[along(x, y)]` | the dimensions that index an `Item` or a `Phased`, axis 0 first; default: all |
 /// | `#[phased(stage = [read, write])]` | how each value of a dimension uses a `Phased` |
 /// | `#[structure]` | partition maps may look into this `Whole` |
+///
+/// A field that is an array of a view is a group: `[Window<'a, Read<f32>>; 9]` is nine arguments, one after
+/// the other, with one map and one `#[along(..)]`. `of` takes an array for it, and in the structs of the
+/// doors it is an array of what one argument is there. By themselves, as in messages and in the parameters
+/// of code for devices, the arguments of a group `from` are called `from_0`, `from_1` and so on. `from`
+/// stands for all of them in `part_by(..)` and in the maps of `partition_map!`. An array of anything else is
+/// a scalar.
 ///
 /// Code for devices lies in files beside the definition. A second attribute names them, with `;` between the
 /// entries of different files:

@@ -232,9 +232,9 @@ fn check_type<T: Element>(spec: &ArgumentDescriptor) {
 pub struct Boxes(Vec<(String, Vec<Range<u64>>)>);
 
 impl Boxes {
-    /// The elements of an argument (a `Window`, a `Scatter`, or what a `Phased` reads) that the subspace
-    /// touches: a range per axis of its shape, `[1..3, 0..2]`, axis 0 first, or `1..3` for axis 0 alone; axes
-    /// that are not listed are included in full.
+    /// The elements of an argument (a `Window`, a `Scatter`, or what a `Phased` reads), or of all arguments
+    /// of a group, that the subspace touches: a range per axis of its shape, `[1..3, 0..2]`, axis 0 first, or
+    /// `1..3` for axis 0 alone; axes that are not listed are included in full.
     pub fn set(&mut self, argument: &str, axes: impl IntoBox) {
         self.0.push((argument.to_owned(), axes.into_box()));
     }

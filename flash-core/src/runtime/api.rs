@@ -205,7 +205,7 @@ impl<'a> SubmitObj<'a> {
     }
 
     /// Shapes of the array arguments, in order, as slices of extents, axis 0 fastest; an empty one is no
-    /// shape.
+    /// shape. A group has one for each of its arguments.
     pub fn sizes<S: IntoShape>(mut self, shapes: impl IntoIterator<Item = S>) -> SubmitObj<'a> {
         self.pipeline.buffer.list().extra().sizes =
             Some(shapes.into_iter().map(IntoShape::into_shape).collect());

@@ -42,9 +42,8 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     let packs = each(definition, |_, argument| pack(argument, core));
     let binds = each(definition, |at, argument| bind(at, argument, core));
     let runs = each(definition, |_, argument| run(argument, core));
-    let items = each(definition, |_, argument| see(argument, Door::Item, core));
-    let spans = each(definition, |_, argument| see(argument, Door::Span, core));
-    let wholes = each(definition, |_, argument| see(argument, Door::Whole, core));
+    let [items, spans, wholes] =
+        Door::ALL.map(|door| each(definition, |_, argument| see(argument, door, core)));
     let reduces = reduces(definition, core);
     // Without type parameters the assertions can be evaluated at once, otherwise for each use.
     let generic = definition.generics.type_params().next().is_some()
@@ -86,7 +85,7 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
 
                 fn arguments() -> ::std::vec::Vec<#core::descriptor::ArgumentDescriptor> {
                     #later
-                    ::std::vec![#(#arguments),*]
+                    ::std::vec![#(#arguments)*]
                 }
 
                 #[inline(always)]
@@ -131,14 +130,14 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
 /// The description of a definition's accumulators.
 fn reduces(definition: &Definition, core: &TokenStream) -> Option<TokenStream> {
     let views = quote!(#core::kernel::views);
-    let arguments = definition.arguments.iter().enumerate();
     let (mut at, mut operations, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, argument) in arguments {
-        if let View::Reduce { access, operation } = &argument.view {
-            let (ident, access, span) = (&argument.ident, &access.ty, argument.ty.span());
-            at.push(number);
+    for (first, argument) in numbered(definition) {
+        let View::Reduce { access, operation } = &argument.view else { continue };
+        let (access, span) = (&access.ty, argument.ty.span());
+        for (number, place) in argument.places(&quote!(bound)).into_iter().enumerate() {
+            at.push(first + number);
             operations.push(quote_spanned!(span=> #views::Operation::of::<#access, #operation>()));
-            blocks.push(quote!(bound.#ident.block(rows);));
+            blocks.push(quote!(#place.block(rows);));
         }
     }
     (!at.is_empty()).then(|| {
@@ -160,8 +159,17 @@ fn reduces(definition: &Definition, core: &TokenStream) -> Option<TokenStream> {
     })
 }
 
+/// The fields, each with the number of its first argument.
+fn numbered(definition: &Definition) -> impl Iterator<Item = (usize, &Argument)> {
+    definition.arguments.iter().scan(0, |next, argument| {
+        let first = *next;
+        *next += argument.count();
+        Some((first, argument))
+    })
+}
+
 fn each(definition: &Definition, write: impl Fn(usize, &Argument) -> TokenStream) -> Vec<TokenStream> {
-    definition.arguments.iter().enumerate().map(|(at, argument)| write(at, argument)).collect()
+    numbered(definition).map(|(first, argument)| write(first, argument)).collect()
 }
 
 /// A struct with a field per argument.
@@ -175,12 +183,13 @@ fn hidden_struct(
     let generics = bounds::add(definition.generics_with(None), bounds);
     let (vis, where_clause) = (&definition.vis, &generics.where_clause);
     let fields = each(definition, |_, argument| {
-        let (ident, ty) = (&argument.ident, field(argument));
+        let (ident, ty) = (&argument.ident, argument.of_each(field(argument)));
         quote!(#ident: #ty)
     });
     quote!(#vis struct #name #generics #where_clause { #(#fields),* })
 }
 
+/// The type of one argument in `__Bound`.
 fn bound_field(argument: &Argument, core: &TokenStream) -> TokenStream {
     let (ty, span) = (&argument.ty, argument.ty.span());
     let views = quote!(#core::kernel::views);
@@ -207,6 +216,7 @@ fn bound_field(argument: &Argument, core: &TokenStream) -> TokenStream {
     }
 }
 
+/// The type of one argument in `__Run`.
 fn run_field(argument: &Argument, core: &TokenStream) -> TokenStream {
     let span = argument.ty.span();
     let views = quote!(#core::kernel::views);
@@ -251,108 +261,117 @@ fn view_type(argument: &Argument, lifetime: &Lifetime, core: &TokenStream) -> To
     }
 }
 
+/// The descriptors of its arguments, with a comma behind each.
 fn describe(argument: &Argument, core: &TokenStream) -> TokenStream {
-    let (name, span) = (argument.name(), argument.ty.span());
+    let span = argument.ty.span();
     let ty = view_type(argument, &parse_quote!('static), core);
     let views = quote!(#core::kernel::views);
-    match &argument.view {
-        View::Scalar => quote_spanned!(span=> #views::describe_scalar::<#ty>(#name)),
+    let one = |name: String| match &argument.view {
+        View::Scalar => quote_spanned!(span=> #views::describe_scalar::<#ty>(#name),),
         View::Item { along, .. } => {
-            quote_spanned!(span=> #views::describe::<#ty>(#name, &[#(#along),*], ::core::option::Option::None))
+            quote_spanned!(span=> #views::describe::<#ty>(#name, &[#(#along),*], ::core::option::Option::None),)
         }
         View::Phased { along, stages, .. } => {
             let stages = stages_value(stages, core);
-            quote_spanned!(span=> #views::describe::<#ty>(#name, &[#(#along),*], #stages))
+            quote_spanned!(span=> #views::describe::<#ty>(#name, &[#(#along),*], #stages),)
         }
         View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => {
             let structure = argument.structure.then(|| quote!(.as_structure()));
-            quote_spanned!(span=> #views::describe::<#ty>(#name, &[], ::core::option::Option::None)#structure)
+            quote_spanned!(span=> #views::describe::<#ty>(#name, &[], ::core::option::Option::None)#structure,)
         }
         View::Reduce { access, operation } => {
             let access = &access.ty;
-            quote_spanned!(span=> #views::describe_reduce::<#access, #operation>(#name))
+            quote_spanned!(span=> #views::describe_reduce::<#access, #operation>(#name),)
         }
-    }
+    };
+    argument.names().into_iter().map(one).collect()
 }
 
 fn pack(argument: &Argument, core: &TokenStream) -> TokenStream {
     let (ident, span) = (&argument.ident, argument.ty.span());
-    match &argument.view {
-        View::Scalar => quote_spanned!(span=> to.scalar(self.#ident);),
-        _ => {
-            let ty = view_type(argument, &parse_quote!('_), core);
-            quote_spanned!(span=> to.array(<#ty as #core::kernel::views::View<'_>>::array(&mut self.#ident));)
-        }
-    }
-}
-
-fn bind(at: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
-    let (ident, ty, span) = (&argument.ident, &argument.ty, argument.ty.span());
-    let views = quote!(#core::kernel::views);
-    let arg = quote!(&*args.add(#at));
-    let value = match &argument.view {
-        View::Scalar => quote_spanned!(span=> #views::scalar::<#ty>(#arg)),
-        View::Whole { .. } => {
-            quote!({ let arg = #arg; (arg.data.cast_const().cast(), arg.len as ::core::primitive::usize) })
-        }
-        View::Item { .. } => quote!(#views::ItemBound::new(#arg)),
-        View::Phased { .. } => quote!(#views::PhasedBound::new(#arg)),
-        View::Scatter { .. } => quote!(#views::ScatterView::new(#arg)),
-        View::Window { .. } => quote!(#views::WindowView::new(#arg)),
-        View::Reduce { .. } => quote!(#views::ReduceBound::new(#arg)),
+    let View::Scalar = &argument.view else {
+        let ty = view_type(argument, &parse_quote!('_), core);
+        let view = quote_spanned!(span=> <#ty as #core::kernel::views::View<'_>>);
+        return argument
+            .places(&quote_spanned!(span=> self))
+            .into_iter()
+            .map(|place| quote_spanned!(span=> to.array(#view::array(&mut #place));))
+            .collect();
     };
-    quote!(#ident: unsafe { #value })
+    quote_spanned!(span=> to.scalar(self.#ident);)
 }
 
+/// The field of `__Bound`. `first`: the number of its first argument.
+fn bind(first: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
+    let (ty, span) = (&argument.ty, argument.ty.span());
+    let views = quote!(#core::kernel::views);
+    argument.field((first..first + argument.count()).map(|at| {
+        let arg = quote!(&*args.add(#at));
+        let value = match &argument.view {
+            View::Scalar => quote_spanned!(span=> #views::scalar::<#ty>(#arg)),
+            View::Whole { .. } => {
+                quote!({ let arg = #arg; (arg.data.cast_const().cast(), arg.len as ::core::primitive::usize) })
+            }
+            View::Item { .. } => quote!(#views::ItemBound::new(#arg)),
+            View::Phased { .. } => quote!(#views::PhasedBound::new(#arg)),
+            View::Scatter { .. } => quote!(#views::ScatterView::new(#arg)),
+            View::Window { .. } => quote!(#views::WindowView::new(#arg)),
+            View::Reduce { .. } => quote!(#views::ReduceBound::new(#arg)),
+        };
+        quote!(unsafe { #value })
+    }))
+}
+
+/// The field of `__Run`.
 fn run(argument: &Argument, core: &TokenStream) -> TokenStream {
-    let ident = &argument.ident;
-    match &argument.view {
-        View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => {
-            quote!(#ident: bound.#ident)
-        }
-        View::Reduce { .. } => quote!(#ident: unsafe { bound.#ident.run() }),
+    let one = |bound: TokenStream| match &argument.view {
+        View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => bound,
+        View::Reduce { .. } => quote!(unsafe { #bound.run() }),
         View::Item { along, .. } => {
             let class = Class::of(along).path(core);
-            quote!(#ident: unsafe { bound.#ident.run::<{ #class }>(index, &[#(#along),*]) })
+            quote!(unsafe { #bound.run::<{ #class }>(index, &[#(#along),*]) })
         }
         View::Phased { along, stages, .. } => {
             let stages = stages_value(stages, core);
-            quote!(#ident: unsafe { bound.#ident.run(index, &[#(#along),*], #stages) })
-        }
-    }
-}
-
-/// The value of an argument in a door's struct.
-fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
-    let ident = &argument.ident;
-    let from = if door == Door::Whole { quote!(bound) } else { quote!(run) };
-    let value = match &argument.view {
-        View::Scalar | View::Scatter { .. } | View::Window { .. } => return quote!(#ident: #from.#ident),
-        View::Whole { .. } => quote!(#core::kernel::views::whole(#from.#ident)),
-        View::Reduce { .. } if door == Door::Whole => quote!(bound.#ident.whole()),
-        View::Reduce { .. } => quote!(run.#ident.see()),
-        View::Item { along, .. } => {
-            let class = Class::of(along);
-            let path = class.path(core);
-            match (door, class) {
-                (Door::Whole, _) => quote!(bound.#ident.whole(values)),
-                (Door::Item, _) => quote!(run.#ident.item::<{ #path }>(i)),
-                (Door::Span, Class::Unit) => quote!(run.#ident.slice(len)),
-                (Door::Span, Class::Strided) => quote!(run.#ident.strided(len)),
-                (Door::Span, Class::Fixed) => quote!(run.#ident.item::<{ #path }>(0)),
-            }
-        }
-        View::Phased { along, stages, .. } => {
-            let path = Class::of(along).path(core);
-            let staged = stages.is_some();
-            match door {
-                Door::Item => quote!(run.#ident.item::<{ #path }>(i)),
-                Door::Span => quote!(run.#ident.span(len)),
-                Door::Whole => quote!(bound.#ident.whole(#staged, values)),
-            }
+            quote!(unsafe { #bound.run(index, &[#(#along),*], #stages) })
         }
     };
-    quote!(#ident: unsafe { #value })
+    argument.field(argument.places(&quote!(bound)).into_iter().map(one))
+}
+
+/// The field of a door's struct.
+fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
+    let from = if door == Door::Whole { quote!(bound) } else { quote!(run) };
+    let one = |from: TokenStream| {
+        let value = match &argument.view {
+            View::Scalar | View::Scatter { .. } | View::Window { .. } => return from,
+            View::Whole { .. } => quote!(#core::kernel::views::whole(#from)),
+            View::Reduce { .. } if door == Door::Whole => quote!(#from.whole()),
+            View::Reduce { .. } => quote!(#from.see()),
+            View::Item { along, .. } => {
+                let class = Class::of(along);
+                let path = class.path(core);
+                match (door, class) {
+                    (Door::Whole, _) => quote!(#from.whole(values)),
+                    (Door::Item, _) => quote!(#from.item::<{ #path }>(i)),
+                    (Door::Span, Class::Unit) => quote!(#from.slice(len)),
+                    (Door::Span, Class::Strided) => quote!(#from.strided(len)),
+                    (Door::Span, Class::Fixed) => quote!(#from.item::<{ #path }>(0)),
+                }
+            }
+            View::Phased { along, stages, .. } => {
+                let path = Class::of(along).path(core);
+                let staged = stages.is_some();
+                match door {
+                    Door::Item => quote!(#from.item::<{ #path }>(i)),
+                    Door::Span => quote!(#from.span(len)),
+                    Door::Whole => quote!(#from.whole(#staged, values)),
+                }
+            }
+        };
+        quote!(unsafe { #value })
+    };
+    argument.field(argument.places(&from).into_iter().map(one))
 }
 
 fn stages_value(stages: &Option<(usize, Vec<Use>)>, core: &TokenStream) -> TokenStream {

@@ -53,7 +53,7 @@ fn structure(definition: &Definition, door: Door, core: &TokenStream) -> TokenSt
     let doc = doc_of([door.doc(&definition.ident.to_string())]);
     let fields = definition.arguments.iter().map(|argument| {
         let Argument { ident, docs, .. } = argument;
-        let ty = field(argument, door, &lifetime, core);
+        let ty = argument.of_each(field(argument, door, &lifetime, core));
         let docs = match docs.as_slice() {
             [] => doc_of([format!("Argument `{}`.", argument.name())]),
             docs => quote!(#(#docs)*),
@@ -67,7 +67,7 @@ fn structure(definition: &Definition, door: Door, core: &TokenStream) -> TokenSt
     }
 }
 
-/// The type of an argument in a door's struct.
+/// The type of one argument in a door's struct.
 fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> TokenStream {
     let (ty, span) = (&argument.ty, argument.ty.span());
     let views = quote!(#core::kernel::views);

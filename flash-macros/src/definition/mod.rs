@@ -8,6 +8,7 @@ mod constructor;
 mod contract;
 mod devices;
 mod doors;
+mod group;
 mod part;
 mod staged;
 mod taking;
@@ -46,12 +47,16 @@ pub struct Definition {
     devices: Vec<devices::Devices>,
 }
 
-/// A field.
+/// A field: an argument, or a group of equal ones.
 pub struct Argument {
     ident: Ident,
+    /// The field's.
     ty: Type,
     docs: Vec<Attribute>,
+    /// Of each argument of a group.
     view: View,
+    /// The number of arguments of a group.
+    group: Option<usize>,
     /// Partition maps look into it.
     structure: bool,
 }
@@ -82,6 +87,7 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
         .filter_map(|field| errors.take(argument(field, lifetime.as_ref(), dimensions)))
         .collect();
     check::order(&arguments, &mut errors);
+    group::names(&arguments, &mut errors);
     // Otherwise arguments that could not be read would be reported as missing.
     errors.finish()?;
     let mut errors = Errors::default();
@@ -168,13 +174,14 @@ fn argument(field: Field, lifetime: Option<&Ident>, dimensions: Option<&[Ident]>
     let Some(ident) = field.ident.clone() else {
         return Err(Error::new_spanned(field, "an argument needs a name"));
     };
-    let view = views::read(&field.ty, lifetime)?;
+    let (ty, group) = group::read(&field.ty)?;
+    let view = views::read(ty, lifetime)?;
     let view = match dimensions {
         Some(dimensions) => arguments::read(view, &field, dimensions)?,
         None => view,
     };
     let structure = arguments::structure(&view, &field)?;
-    Ok(Argument { docs: docs(&field.attrs), ident, ty: field.ty, view, structure })
+    Ok(Argument { docs: docs(&field.attrs), ident, ty: field.ty, view, group, structure })
 }
 
 impl Definition {

@@ -162,6 +162,10 @@ pub fn resolve(written: &Written, dimensions: &[Ident], arguments: &[Argument]) 
         Err(Error::new_spanned(name, format!("`{name}` has no map: {why}")))
     };
     let pointers = |name: &Ident| match argument(name)? {
+        found if found.group.is_some() => Err(Error::new_spanned(
+            name,
+            format!("`{name}` is a group: row pointers are one argument, a `Whole<'a, Read<u64>>`"),
+        )),
         found if found.structure => Ok(super::unraw(name)),
         _ => Err(Error::new_spanned(
             name,

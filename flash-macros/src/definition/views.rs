@@ -97,6 +97,12 @@ pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
     }
 }
 
+/// Whether a type is a view by its name.
+pub fn is_view(ty: &Type) -> bool {
+    const VIEWS: [&str; 6] = ["Item", "Whole", "Phased", "Scatter", "Window", "Reduce"];
+    last_segment(ty).is_some_and(|segment| VIEWS.iter().any(|view| segment.ident == view))
+}
+
 struct Reader {
     lifetime: String,
 }
@@ -134,6 +140,9 @@ impl Reader {
                     text(ty)
                 ),
             ));
+        }
+        if let Type::Array(array) = plain(ty) {
+            return self.plain_data(&array.elem);
         }
         let Some(segment) = last_segment(ty) else {
             return Ok(());

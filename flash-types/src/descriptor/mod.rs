@@ -20,6 +20,7 @@ pub use part::{ArrayMap, AxisMap, PartBy, columns, csr_rows, matrix_product, par
 use crate::abi;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 
 /// A kernel definition without its Rust type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -188,6 +189,19 @@ impl KernelDescriptor {
     /// From JSON.
     pub fn from_json(text: &str) -> Result<KernelDescriptor, serde_json::Error> {
         serde_json::from_str(text)
+    }
+
+    /// The numbers of the arguments with this name: of one argument, or of a group, whose arguments are
+    /// called `name_0`, `name_1` and so on. Empty if there are none.
+    pub fn called(&self, name: &str) -> Range<usize> {
+        let named = |number: usize, name: &str| self.arguments.get(number).is_some_and(|a| a.name == name);
+        let position = |name: &str| (0..self.arguments.len()).find(|number| named(*number, name));
+        if let Some(number) = position(name) {
+            return number..number + 1;
+        }
+        let first = position(&format!("{name}_0")).unwrap_or(self.arguments.len());
+        let count = (0..).take_while(|at| named(first + at, &format!("{name}_{at}"))).count();
+        first..first + count
     }
 
     /// The parts in which an implementation must agree: dimensions, and types and views of all arguments.

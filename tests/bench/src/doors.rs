@@ -200,31 +200,12 @@ fn collide(omega: f32, f: [f32; 9]) -> [f32; 9] {
 }
 
 #[derive(KernelDefinition)]
-#[kernel(name = "doors.lbm", dims(x, y), part_by(y,
-    f0 = stencil(x = 1, y = 1), f1 = stencil(x = 1, y = 1), f2 = stencil(x = 1, y = 1),
-    f3 = stencil(x = 1, y = 1), f4 = stencil(x = 1, y = 1), f5 = stencil(x = 1, y = 1),
-    f6 = stencil(x = 1, y = 1), f7 = stencil(x = 1, y = 1), f8 = stencil(x = 1, y = 1)))]
+#[kernel(name = "doors.lbm", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
 struct Lbm<'a> {
     omega: f32,
-    f0: Window<'a, Read<f32>>,
-    f1: Window<'a, Read<f32>>,
-    f2: Window<'a, Read<f32>>,
-    f3: Window<'a, Read<f32>>,
-    f4: Window<'a, Read<f32>>,
-    f5: Window<'a, Read<f32>>,
-    f6: Window<'a, Read<f32>>,
-    f7: Window<'a, Read<f32>>,
-    f8: Window<'a, Read<f32>>,
+    from: [Window<'a, Read<f32>>; 9],
     solid: Item<'a, Read<u8>>,
-    g0: Item<'a, Write<f32>>,
-    g1: Item<'a, Write<f32>>,
-    g2: Item<'a, Write<f32>>,
-    g3: Item<'a, Write<f32>>,
-    g4: Item<'a, Write<f32>>,
-    g5: Item<'a, Write<f32>>,
-    g6: Item<'a, Write<f32>>,
-    g7: Item<'a, Write<f32>>,
-    g8: Item<'a, Write<f32>>,
+    to: [Item<'a, Write<f32>>; 9],
     speed: Item<'a, Write<f32>>,
     density: Item<'a, Write<f32>>,
 }
@@ -233,18 +214,11 @@ struct Lbm<'a> {
 impl CpuItem<Lbm<'_>> for Plain {
     fn item(ix: Index<2>, k: LbmItem<'_>) {
         let (x, y) = (ix[0], ix[1]);
-        let from = [k.f0, k.f1, k.f2, k.f3, k.f4, k.f5, k.f6, k.f7, k.f8];
-        let f: [f32; 9] = std::array::from_fn(|d| from[d].at([x + FROM[d][0] - 1, y + FROM[d][1] - 1, 0]));
+        let f = std::array::from_fn(|d| k.from[d].at([x + FROM[d][0] - 1, y + FROM[d][1] - 1, 0]));
         let g = if *k.solid == 0 { collide(k.omega, f) } else { f };
-        k.g0.set(g[0]);
-        k.g1.set(g[1]);
-        k.g2.set(g[2]);
-        k.g3.set(g[3]);
-        k.g4.set(g[4]);
-        k.g5.set(g[5]);
-        k.g6.set(g[6]);
-        k.g7.set(g[7]);
-        k.g8.set(g[8]);
+        for d in 0..9 {
+            k.to[d].set(g[d]);
+        }
         k.speed.set(g[1] - g[3] + g[5] - g[6] - g[7] + g[8]);
         k.density.set(g[0] + g[1] + g[2] + g[3] + g[4]);
     }
@@ -257,17 +231,15 @@ fn lbm(rt: &RuntimeObj, w: usize, h: usize) -> Result<Row> {
     let solid: Vec<u8> = (0..n).map(|i| u8::from(i % 61 == 0)).collect();
     let f = from.each_ref().map(|f| shaped(f, &[w, h]));
     let s = shaped(&solid, &[w, h]);
-    let g: [FlashMemory<f32>; 11] = std::array::from_fn(|_| zeros(&[w, h]));
+    let g: [FlashMemory<f32>; 9] = std::array::from_fn(|_| zeros(&[w, h]));
+    let (speed, density) = (zeros(&[w, h]), zeros(&[w, h]));
     let mut others: [Vec<f32>; 10] = std::array::from_fn(|_| vec![0.0; n]);
     row(
         "22 arguments, lattice Boltzmann D2Q9, f32, against rayon",
         n,
         &g[5],
         || {
-            let submission = Lbm::of(
-                0.7, &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6], &f[7], &f[8], &s, &g[0], &g[1], &g[2],
-                &g[3], &g[4], &g[5], &g[6], &g[7], &g[8], &g[9], &g[10],
-            );
+            let submission = Lbm::of(0.7, &f, &s, &g, &speed, &density);
             rt.submit(submission).exec([1..w as u64 - 1, 1..h as u64 - 1])?;
             Ok(())
         },

@@ -18,6 +18,7 @@ mod exactly_once;
 mod failure;
 mod fork;
 mod fuzzy;
+mod groups;
 mod guards;
 mod host_tasks;
 mod implementations;

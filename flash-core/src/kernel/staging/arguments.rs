@@ -1,6 +1,6 @@
 //! The arguments of a staged kernel: parameters of its function, and what stands for them.
 
-use super::memory::{OutValue, PhasedValue, SliceValue, WindowValue, proved};
+use super::memory::{GroupValue, OutValue, PhasedValue, SliceValue, WindowValue, proved};
 use super::number::Number;
 use super::shared::{AccumulatorValue, ScatterValue};
 use super::value::{Plain, Value, Variable};
@@ -28,6 +28,50 @@ pub trait Stages<A> {
     fn argument(name: &str, staged: bool) -> Self::Value;
 }
 
+/// `Self` has a form of the argument `A`, which is an array.
+pub trait StagesArray<A> {
+    /// What stands for the argument.
+    type Value: Value;
+    /// The type of its pointers.
+    fn pointer() -> String;
+    /// Behind its name, the names of its pointers: a `Phased` has two.
+    fn pointers(_staged: bool) -> &'static [&'static str] {
+        &[""]
+    }
+    /// What stands for the array of a name, which its pointers and the macros of `flash_device.h` have.
+    fn value(name: Rc<str>, staged: bool) -> Self::Value;
+    /// Writes what happens before the kernel's body.
+    fn begin(_value: &Self::Value, _staged: bool) {}
+}
+
+impl<A> Stages<A> for Device
+where
+    Device: StagesArray<A>,
+{
+    type Value = <Device as StagesArray<A>>::Value;
+    fn argument(name: &str, staged: bool) -> Self::Value {
+        one::<A>(name, staged).1
+    }
+}
+
+/// Its name in the text, and what stands for it.
+fn one<A>(argument: &str, staged: bool) -> (Rc<str>, <Device as StagesArray<A>>::Value)
+where
+    Device: StagesArray<A>,
+{
+    // A name that is no word of C.
+    let name: Rc<str> = super::writer::name(argument).into();
+    define(format!(
+        "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n"
+    ));
+    for behind in <Device as StagesArray<A>>::pointers(staged) {
+        parameter(format!("{}{name}{behind}", <Device as StagesArray<A>>::pointer()));
+    }
+    let value = <Device as StagesArray<A>>::value(name.clone(), staged);
+    <Device as StagesArray<A>>::begin(&value, staged);
+    (name, value)
+}
+
 /// A definition whose arguments have text.
 pub trait StagedDefinition<Q> {
     /// What stands for the arguments, by their names.
@@ -40,14 +84,9 @@ fn parameter(text: String) {
     with(|writer| writer.parameters.push(text));
 }
 
-/// An array's parameter, by a name that is no word of C; `access` is `const `, if it is only read.
-fn array<T: Plain>(argument: &str, access: &str) -> Rc<str> {
-    let name = super::writer::name(argument);
-    define(format!(
-        "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n"
-    ));
-    parameter(format!("FLASH_GLOBAL {access}{} *{name}", T::Value::c_name()));
-    name.into()
+/// The type of a pointer to elements; `access` is `const `, if they are only read.
+fn pointer<T: Plain>(access: &str) -> String {
+    format!("FLASH_GLOBAL {access}{} *", T::Value::c_name())
 }
 
 /// The index of the own element, or of the own row's first.
@@ -55,18 +94,6 @@ fn own_index(name: &str) -> String {
     let own = super::writer::name("own");
     say(&format!("const flash_u64 {own} = FLASH_OWN_INDEX({name});"));
     own
-}
-
-fn own<T: Plain>(argument: &str, access: &str) -> T::Value {
-    let name = array::<T>(argument, access);
-    proved::<T>(&name, &own_index(&name))
-}
-
-fn row<T: Plain>(argument: &str, access: &str) -> SliceValue<T> {
-    let name = array::<T>(argument, access);
-    let first = own_index(&name);
-    let count = format!("FLASH_ROW_LEN({name})");
-    SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
 }
 
 impl<T: Plain> Stages<Scalar<T>> for Device {
@@ -78,75 +105,92 @@ impl<T: Plain> Stages<Scalar<T>> for Device {
     }
 }
 
-impl<T: Plain> Stages<Item<'static, Read<T>>> for Device {
-    type Value = T::Value;
-    fn argument(name: &str, _: bool) -> T::Value {
-        own::<T>(name, "const ")
-    }
-}
+macro_rules! items {
+    ($([$t:ident] $access:ident $c:literal $value:ty, $of:expr;)*) => {$(
+        impl<$t: Plain> StagesArray<Item<'static, $access<$t>>> for Device {
+            type Value = $value;
+            fn pointer() -> String {
+                pointer::<$t>($c)
+            }
+            fn value(name: Rc<str>, _: bool) -> $value {
+                $of(proved::<$t>(&name, &own_index(&name)))
+            }
+        }
 
-impl<T: Plain> Stages<Item<'static, ReadWrite<T>>> for Device {
-    type Value = T::Value;
-    fn argument(name: &str, _: bool) -> T::Value {
-        own::<T>(name, "")
-    }
-}
-
-impl<T: Plain> Stages<Item<'static, Write<T>>> for Device {
-    type Value = OutValue<T>;
-    fn argument(name: &str, _: bool) -> OutValue<T> {
-        OutValue(own::<T>(name, ""))
-    }
-}
-
-macro_rules! rows {
-    ($($access:ident $c:literal)*) => {$(
-        impl<T: Plain> Stages<Item<'static, $access<Row<T>>>> for Device {
-            type Value = SliceValue<T>;
-            fn argument(name: &str, _: bool) -> SliceValue<T> {
-                row(name, $c)
+        impl<$t: Plain> StagesArray<Item<'static, $access<Row<$t>>>> for Device {
+            type Value = SliceValue<$t>;
+            fn pointer() -> String {
+                pointer::<$t>($c)
+            }
+            fn value(name: Rc<str>, _: bool) -> SliceValue<$t> {
+                let first = own_index(&name);
+                let count = format!("FLASH_ROW_LEN({name})");
+                SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
             }
         }
     )*};
 }
-rows! { Read "const " ReadWrite "" Write "" }
+items! {
+    [T] Read "const " T::Value, std::convert::identity;
+    [T] ReadWrite "" T::Value, std::convert::identity;
+    [T] Write "" OutValue<T>, OutValue;
+}
 
-impl<T: Plain> Stages<Whole<'static, Read<T>>> for Device {
+impl<T: Plain> StagesArray<Whole<'static, Read<T>>> for Device {
     type Value = SliceValue<T>;
-    fn argument(name: &str, _: bool) -> SliceValue<T> {
-        SliceValue { name: array::<T>(name, "const "), row: None, of: PhantomData }
+    fn pointer() -> String {
+        pointer::<T>("const ")
+    }
+    fn value(name: Rc<str>, _: bool) -> SliceValue<T> {
+        SliceValue { name, row: None, of: PhantomData }
     }
 }
 
-impl<T: Plain> Stages<Window<'static, Read<T>>> for Device {
+impl<T: Plain> StagesArray<Window<'static, Read<T>>> for Device {
     type Value = WindowValue<T>;
-    fn argument(name: &str, _: bool) -> WindowValue<T> {
-        WindowValue { name: array::<T>(name, "const "), of: PhantomData }
+    fn pointer() -> String {
+        pointer::<T>("const ")
+    }
+    fn value(name: Rc<str>, _: bool) -> WindowValue<T> {
+        WindowValue { name, of: PhantomData }
     }
 }
 
-impl<T: Plain> Stages<Phased<'static, T>> for Device {
+impl<T: Plain> StagesArray<Phased<'static, T>> for Device {
     type Value = PhasedValue<T>;
-    fn argument(name: &str, staged: bool) -> PhasedValue<T> {
-        let name = array::<T>(name, "");
+    fn pointer() -> String {
+        pointer::<T>("")
+    }
+    fn pointers(staged: bool) -> &'static [&'static str] {
+        if staged { &[""] } else { &["", "_next"] }
+    }
+    fn value(name: Rc<str>, staged: bool) -> PhasedValue<T> {
         let index = own_index(&name);
-        if staged {
-            let own = proved::<T>(&name, &index);
-            return PhasedValue { name, own };
+        let was = proved::<T>(&name, &index);
+        let own = match staged {
+            true => was.clone(),
+            false => {
+                let next = format!("FLASH_PROVED({name}_next, {index}, FLASH_OF({name}).next_origin)");
+                T::Value::at(T::Value::unwrapped(next), true)
+            }
+        };
+        PhasedValue { name, was, own }
+    }
+    fn begin(value: &PhasedValue<T>, staged: bool) {
+        // The next one begins as the array is.
+        if !staged {
+            value.own.assign(&value.was.read());
         }
-        parameter(format!("FLASH_GLOBAL {} *{name}_next", T::Value::c_name()));
-        let next = format!("FLASH_PROVED({name}_next, {index}, FLASH_OF({name}).next_origin)");
-        let own = T::Value::at(T::Value::unwrapped(next), true);
-        // It begins as it is.
-        own.assign(&proved::<T>(&name, &index).read());
-        PhasedValue { name, own }
     }
 }
 
-impl<T: Number + AtomicElement> Stages<Scatter<'static, T>> for Device {
+impl<T: Number + AtomicElement> StagesArray<Scatter<'static, T>> for Device {
     type Value = ScatterValue<T>;
-    fn argument(name: &str, _: bool) -> ScatterValue<T> {
-        ScatterValue { name: array::<T>(name, ""), of: PhantomData }
+    fn pointer() -> String {
+        pointer::<T>("")
+    }
+    fn value(name: Rc<str>, _: bool) -> ScatterValue<T> {
+        ScatterValue { name, of: PhantomData }
     }
 }
 
@@ -164,9 +208,53 @@ impl<T: Number> Content for [T] {
     type Element = T;
 }
 
-impl<A: ReduceAccess<Content: Content + 'static>, Op: 'static> Stages<Reduce<'static, A, Op>> for Device {
+impl<A: ReduceAccess<Content: Content + 'static>, Op: 'static> StagesArray<Reduce<'static, A, Op>>
+    for Device
+{
     type Value = AccumulatorValue<A::Content, Op>;
-    fn argument(name: &str, _: bool) -> Self::Value {
-        AccumulatorValue { name: array::<<A::Content as Content>::Element>(name, ""), of: PhantomData }
+    fn pointer() -> String {
+        pointer::<<A::Content as Content>::Element>("")
     }
+    fn value(name: Rc<str>, _: bool) -> Self::Value {
+        AccumulatorValue { name, of: PhantomData }
+    }
+}
+
+/// A group: its arguments have parameters of their own. One that an index of the text names is an array
+/// itself, whose pointers and number are chosen where it is used.
+impl<A: 'static, const N: usize> Stages<[A; N]> for Device
+where
+    Device: StagesArray<A, Value: Value>,
+{
+    type Value = GroupValue<<Device as StagesArray<A>>::Value, N>;
+    fn argument(argument: &str, staged: bool) -> Self::Value {
+        let hint = argument.to_owned();
+        let (names, values): (Vec<Rc<str>>, Vec<_>) =
+            (0..N).map(|number| one::<A>(&format!("{argument}_{number}"), staged)).unzip();
+        let choose = move |number: &str| {
+            let name: Rc<str> = super::writer::name(&hint).into();
+            let first = &names[0];
+            define(format!("#define FLASH_BYTES_{name} FLASH_BYTES_{first}\n"));
+            // The arguments of a group stand side by side.
+            say(&format!("const flash_u64 FLASH_ARRAY_{name} = FLASH_ARRAY_{first} + {number};"));
+            for behind in <Device as StagesArray<A>>::pointers(staged) {
+                let chosen = chosen(number, 0, &names, behind);
+                say(&format!("{}const {name}{behind} = {chosen};", <Device as StagesArray<A>>::pointer()));
+            }
+            <Device as StagesArray<A>>::value(name, staged)
+        };
+        GroupValue { values: values.into(), choose: Rc::new(choose) }
+    }
+}
+
+/// One of these pointers, the first of which is that of number `first`. Comparisons, and not an array of
+/// pointers, since a device may keep an array that is indexed in slow memory.
+fn chosen(number: &str, first: usize, names: &[Rc<str>], behind: &str) -> String {
+    if let [name] = names {
+        return format!("{name}{behind}");
+    }
+    let (low, high) = names.split_at(names.len() / 2);
+    let middle = first + low.len();
+    let (low, high) = (chosen(number, first, low, behind), chosen(number, middle, high, behind));
+    format!("({number} < {middle} ? {low} : {high})")
 }

@@ -118,6 +118,7 @@ handles! {
     [T: Plain] WindowValue<T>;
     [T: Plain] OutValue<T>;
     [T: Plain] PhasedValue<T>;
+    [V: Value, const N: usize] GroupValue<V, N>;
 }
 
 impl<const N: usize> Stage for Index<N> {
@@ -328,18 +329,20 @@ impl<T: Plain> OutValue<T> {
 /// A `Phased`.
 pub struct PhasedValue<T: Plain> {
     pub(super) name: Rc<str>,
+    /// The own element as the phase began.
+    pub(super) was: T::Value,
     pub(super) own: T::Value,
 }
 
 impl<T: Plain> Clone for PhasedValue<T> {
     fn clone(&self) -> Self {
-        PhasedValue { name: self.name.clone(), own: self.own.clone() }
+        PhasedValue { name: self.name.clone(), was: self.was.clone(), own: self.own.clone() }
     }
 }
 
 impl<T: Plain> PhasedValue<T> {
     fn nothing() -> Self {
-        PhasedValue { name: "".into(), own: T::Value::never() }
+        PhasedValue { name: "".into(), was: T::Value::never(), own: T::Value::never() }
     }
 
     /// Number of elements.
@@ -367,5 +370,41 @@ impl<T: Plain> PhasedValue<T> {
     /// Sets the own element, for the next phase.
     pub fn set(&self, value: T::Value) {
         self.own.assign(&value.read());
+    }
+}
+
+/// A group of equal arguments.
+pub struct GroupValue<V, const N: usize> {
+    pub(super) values: Rc<[V]>,
+    /// Writes which one is meant, by a number of the text below `N`.
+    pub(super) choose: Rc<dyn Fn(&str) -> V>,
+}
+
+impl<V, const N: usize> Clone for GroupValue<V, N> {
+    fn clone(&self) -> Self {
+        GroupValue { values: self.values.clone(), choose: self.choose.clone() }
+    }
+}
+
+impl<V: Value, const N: usize> GroupValue<V, N> {
+    fn nothing() -> Self {
+        GroupValue { values: Rc::new([]), choose: Rc::new(|_| V::never()) }
+    }
+
+    /// Number of arguments.
+    #[allow(clippy::len_without_is_empty)] // as of an array
+    pub fn len(&self) -> Expr<usize> {
+        N.constant()
+    }
+}
+
+impl<V: Value, const N: usize> Indexed for GroupValue<V, N> {
+    type Element = V;
+    #[track_caller]
+    fn element(&self, index: Expr<usize>) -> V {
+        match index.as_index().and_then(|i| self.values.get(i)) {
+            Some(value) => value.clone(),
+            None => (self.choose)(&inside(index, N)),
+        }
     }
 }

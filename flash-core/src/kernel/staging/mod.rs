@@ -32,13 +32,15 @@ mod value;
 mod writer;
 
 pub use aggregate::{ArrayValue, array, elements, repeat, structure};
-pub use arguments::{Content, Device, StagedDefinition, Stages};
+pub use arguments::{Content, Device, StagedDefinition, Stages, StagesArray};
 pub use control::{
     Steps, branch, break_loop, continue_loop, endless, for_each, for_loop, function, never, range,
     return_value, while_loop,
 };
 pub use implementation::{StagedCode, Text, TextOptions, staged_implementation, text};
-pub use memory::{IndexValue, Indexed, OutValue, PhasedValue, SliceValue, WindowValue, index, work_item};
+pub use memory::{
+    GroupValue, IndexValue, Indexed, OutValue, PhasedValue, SliceValue, WindowValue, index, work_item,
+};
 pub use number::{Bits, Float, Integer, Number};
 pub use ops::{
     Cast, FromBits, add, and, bit_and, bit_or, bit_xor, cast, constant, div, eq, ge, gt, le, literal, lt,

@@ -14,6 +14,7 @@ use super::part::{check_all, reach};
 use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};
 use crate::kernel::Element;
 use flash_types::abi;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -65,13 +66,14 @@ pub trait ItemAccess {
 }
 
 /// The own element of a [`Write`] argument.
-pub struct Out<'k, T>(&'k mut T);
+pub struct Out<'k, T>(&'k Cell<T>);
 
 impl<T> Out<'_, T> {
-    /// Writes it.
+    /// Writes it. A shared reference is enough, so that one of a group is set without taking it out of its
+    /// array: `k.to[q].set(x)`.
     #[inline(always)]
-    pub fn set(self, value: T) {
-        *self.0 = value;
+    pub fn set(&self, value: T) {
+        self.0.set(value);
     }
 }
 
@@ -287,7 +289,7 @@ unsafe fn exclusive<'k, T>(at: *mut T) -> &'k mut T {
 #[inline(always)]
 unsafe fn out<'k, T>(at: *mut T) -> Out<'k, T> {
     // SAFETY: the caller vouches.
-    Out(unsafe { &mut *at })
+    Out(Cell::from_mut(unsafe { &mut *at }))
 }
 
 access!(Read, abi::ACCESS_READ, &'k T, shared, &'k [T], as_ptr, from_raw_parts, Strided, Rows);

@@ -9,6 +9,8 @@
 //! | [`Scatter`] | atomic operations anywhere |
 //! | [`Reduce`] | an accumulator, or an array of them, to put values into |
 //!
+//! An array of views, such as `[Window<'a, Read<f32>>; 9]`, is a group of equal arguments.
+//!
 //! Access is [`Read`], [`ReadWrite`] or [`Write`]. Arguments that are only read come first, then
 //! those read and written, then those only written.
 //!
@@ -335,6 +337,7 @@ where
     message = "`{A}` cannot be passed for the argument `{Self}`",
     label = "the argument has another element type, or access, or place in the definition",
     note = "write `&memory`, where `memory` is a `FlashMemory` of just the element type in the argument's view; or pass a `FlashMemory`, a `MemoryView`, a `&mut [T]` or a `&mut Vec<T>` of it, and where the argument is only read a `&[T]` or a `&Vec<T>`",
+    note = "for a group `[View; N]`, pass an array of `N` of these, or `&memories` of a `[FlashMemory<T>; N]`",
     note = "for a `Scalar<T>`, pass a value of just the type `T`, such as `2.0` for an `f32`"
 )]
 pub trait Takes<A, Before, After>: Sized {
@@ -372,6 +375,30 @@ impl<T> Takes<T, Taken, Taken> for Scalar<T> {
     #[inline(always)]
     fn take(from: T) -> Scalar<T> {
         Scalar(from)
+    }
+}
+
+/// A group: an array of what each of its arguments is made of.
+#[diagnostic::do_not_recommend]
+impl<A, V, After, const N: usize> Takes<[A; N], Taken, After> for [V; N]
+where
+    V: Takes<A, Taken, After>,
+{
+    #[inline(always)]
+    fn take(from: [A; N]) -> Self {
+        from.map(V::take)
+    }
+}
+
+/// A group of a program's array, such as `&memories` of a `[FlashMemory<f32>; 9]`.
+#[diagnostic::do_not_recommend]
+impl<'a, A, V, After, const N: usize> Takes<&'a [A; N], Taken, After> for [V; N]
+where
+    V: Takes<&'a A, Taken, After>,
+{
+    #[inline(always)]
+    fn take(from: &'a [A; N]) -> Self {
+        from.each_ref().map(V::take)
     }
 }
 

@@ -387,7 +387,8 @@ fn said_of(
     let descriptor = &launch.kernel.descriptor;
     if i == 0 {
         for (name, _) in said.iter() {
-            let argument = descriptor.arguments.iter().find(|a| a.name == name);
+            // All arguments of a group are alike.
+            let argument = descriptor.called(name).next().map(|number| &descriptor.arguments[number]);
             let why = match argument {
                 None => format!("the kernel has no argument `{name}`"),
                 Some(a) => match rule::refusal(a) {
@@ -402,8 +403,8 @@ fn said_of(
             ));
         }
     }
-    let name = &descriptor.arguments[i].name;
-    Ok(said.iter().filter(|(n, _)| n == name).last().map(|(_, axes)| axes.iter().cloned().collect()))
+    let of_it = said.iter().filter(|(name, _)| descriptor.called(name).contains(&i));
+    Ok(of_it.last().map(|(_, axes)| axes.iter().cloned().collect()))
 }
 
 /// A range per axis of an array.

@@ -67,11 +67,12 @@ impl PartRule {
                 error(format!("no dimension `{name}`; it has {}", descriptor.dimensions.join(", ")))
             })
         };
-        let argument = |name: &String| {
-            arguments.iter().position(|a| a.name == *name).ok_or_else(|| {
+        let called = |name: &String| match descriptor.called(name) {
+            none if none.is_empty() => {
                 let names: Vec<&str> = arguments.iter().map(|a| a.name.as_str()).collect();
-                error(format!("no argument `{name}`; it has {}", names.join(", ")))
-            })
+                Err(error(format!("no argument `{name}`; it has {}", names.join(", "))))
+            }
+            numbers => Ok(numbers),
         };
         let mut rule = PartRule {
             dimension: by.dimension.as_ref().map(dimension).transpose()?,
@@ -81,8 +82,8 @@ impl PartRule {
             looks_inside: false,
         };
         for (name, map) in &by.arguments {
-            let number = argument(name)?;
-            if let Some(why) = refusal(&arguments[number]) {
+            let numbers = called(name)?;
+            if let Some(why) = refusal(&arguments[numbers.start]) {
                 return Err(error(format!("{why}: leave it out, or map a `Window`, `Phased` or `Scatter`")));
             }
             let axis = |axis: &AxisMap| {
@@ -93,7 +94,11 @@ impl PartRule {
                         Axis::Along { dim, scale: *scale, before: *before, after: *after }
                     }
                     AxisMap::Pointers { dimension: name, pointers } => {
-                        let number = argument(pointers)?;
+                        let numbers = called(pointers)?;
+                        if numbers.len() > 1 {
+                            return Err(error(format!("`{pointers}` is a group: name one of its arguments")));
+                        }
+                        let number = numbers.start;
                         let spec = &arguments[number];
                         if !spec.structure || !POINTERS.contains(&spec.element.name.as_str()) {
                             return Err(error(format!(
@@ -108,7 +113,7 @@ impl PartRule {
             };
             let axes = map.0.iter().map(axis).collect::<Result<Vec<Axis>, Error>>()?;
             rule.looks_inside |= axes.iter().any(|axis| matches!(axis, Axis::Pointers { .. }));
-            rule.maps[number] = Some(axes);
+            rule.maps[numbers].fill(Some(axes));
         }
         if let Some(name) = &by.function {
             let function = PartitionMap::find(name).map_err(|known| {

@@ -206,6 +206,36 @@ fn part_by_is_written_as_data() {
 }
 
 #[test]
+fn a_group_is_so_many_arguments() {
+    let text = written(quote! {
+        #[kernel(name = "d", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
+        struct D<'a, T> {
+            n: [f32; 2],
+            from: [Window<'a, Read<T>>; 3],
+            sum: Reduce<'a, ReadWrite<T>, Sum>,
+            #[along(y)]
+            to: [Item<'a, Write<T>>; 1],
+            most: [Reduce<'a, Write<[T]>, Max>; 2],
+        }
+    });
+    for expected in [
+        "pub from:[::flash_core::kernel::views::WindowView<'k, T>; 3usize]",
+        "pub to:[::flash_core::kernel::views::Out<'k, T>; 1usize]",
+        "Write<T>>; 1]:::flash_core::kernel::views::Takes<__to, ",
+        r#"describe::<::flash_core::kernel::views::Item<'static, Write<T>>>("to_0", &[1usize]"#,
+        r#"("from_2", "#,
+        "array(&mut self.from[2usize])",
+        "WindowView::new(&*args.add(2usize))",
+        "::flash_core::kernel::views::ItemBound::new(&*args.add(5usize))",
+        "REDUCES:&'static[::core::primitive::usize]=&[4usize, 6usize, 7usize]",
+        "bound.most[1usize].block(rows)",
+        r#".map("from", ::flash_core::descriptor::stencil("#,
+    ] {
+        assert!(text.replace(" , ", ", ").replace(" [", "[").contains(expected), "{expected} in {text}");
+    }
+}
+
+#[test]
 fn searchable_is_written_where_it_is_not_the_default() {
     for (way, expected) in [("exact", None), ("fuzzy", Some("Fuzzy")), ("no", Some("No"))] {
         let way = quote::format_ident!("{way}");

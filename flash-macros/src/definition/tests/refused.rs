@@ -248,6 +248,16 @@ fn a_wrong_field_is_refused() {
         (quote!(a: (T, T)), "`(T, T)` is not plain data"),
         (quote!(a: bool), "use `u32`, 0 or 1"),
         (quote!(a: Item<'a, Write<bool>>), "use `u32`, 0 or 1"),
+        (quote!(a: [Window<'a, Read<T>>; 0]), "as in `[Window<'a, Read<T>>; 9]`, or remove the field"),
+        (quote!(a: [Window<'a, Read<T>>; N]), "as a literal, as in `[Window<'a, Read<T>>; 9]`"),
+        (
+            quote!(a: [[Window<'a, Read<T>>; 3]; 3]),
+            "a group has one length: write `[Window<'a, Read<T>>; n]`",
+        ),
+        (quote!(a: [Window<'a, Write<T>>; 3]), "a `Window` is only read: write `Window<'a, Read<T>>`"),
+        (quote!(#[along(x)] a: [Whole<'a, Read<T>>; 3]), "a `Whole` is seen whole"),
+        (quote!(a: [Item<'a, Read<T>>; 3], a_2: u32), "`a_2` is the name of an argument of the group `a`"),
+        (quote!(a: [Vec<T>; 3]), "an array is `Whole<'a, Read<T>>`"),
     ] {
         let text = field(fields.clone());
         assert!(text.contains(expected), "{fields}: {text}");
@@ -264,7 +274,7 @@ fn a_wrong_part_by_is_refused() {
         (quote!(part_by(z)), "no dimension `z`: the kernel has `x`, `y`"),
         (
             quote!(part_by(y, y = stencil(x = 1))),
-            "no argument `y`: the kernel has `n`, `start`, `from`, `to`",
+            "no argument `y`: the kernel has `n`, `start`, `both`, `from`, `to`",
         ),
         (quote!(part_by(y, to = rows(y))), "`to` has no map: it is an `Item`"),
         (quote!(part_by(y, start = rows(y))), "`start` has no map: it is a `Whole`, which is never cut"),
@@ -284,12 +294,16 @@ fn a_wrong_part_by_is_refused() {
         (quote!(part_by(y, map = A, map = B)), "a second `map`"),
         (quote!(part_by(y, from = csr_rows(y))), "write `csr_rows(row, start)`"),
         (quote!(part_by(y, from = csr_rows(y, from))), "mark that field `#[structure]`"),
+        (quote!(part_by(y, from = csr_rows(y, both))), "`both` is a group: row pointers are one argument"),
+        (quote!(part_by(y, both_1 = rows(y))), "no argument `both_1`"),
         (quote!(part_by(y), part_by(x)), "this key is there twice"),
     ] {
         let fields = quote!(
             n: u32,
             #[structure]
             start: Whole<'a, Read<u64>>,
+            #[structure]
+            both: [Whole<'a, Read<u64>>; 2],
             from: Window<'a, Read<T>>,
             to: Item<'a, Write<T>>,
         );

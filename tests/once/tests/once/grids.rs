@@ -228,15 +228,15 @@ const DIRECTIONS: [[i32; 2]; 9] =
 const WEIGHTS: [f64; 9] =
     [4.0 / 9.0, 1.0 / 9.0, 1.0 / 9.0, 1.0 / 9.0, 1.0 / 9.0, 1.0 / 36.0, 1.0 / 36.0, 1.0 / 36.0, 1.0 / 36.0];
 
-/// A step of the lattice Boltzmann method on a torus, D2Q9: distributions of a cell stand side by side.
+/// A step of the lattice Boltzmann method on a torus, D2Q9: an array for each direction.
 #[derive(KernelDefinition)]
 #[kernel(name = "once.lbm", dims(x, y))]
 struct Lbm<'a> {
     width: u64,
     height: u64,
     omega: f64,
-    from: Whole<'a, Read<[f64; 9]>>,
-    to: Item<'a, Write<[f64; 9]>>,
+    from: [Whole<'a, Read<f64>>; 9],
+    to: [Item<'a, Write<f64>>; 9],
 }
 
 struct LbmOnce;
@@ -259,15 +259,14 @@ impl CpuItem<Lbm<'_>> for LbmOnce {
             let [ex, ey] = DIRECTIONS[i];
             let x = (ix[0] as i64 - i64::from(ex) + w) % w;
             let y = (ix[1] as i64 - i64::from(ey) + h) % h;
-            f[i] = k.from[(x + y * w) as usize][i];
+            f[i] = k.from[i][(x + y * w) as usize];
             rho += f[i];
             mx += f[i] * ex as f64;
             my += f[i] * ey as f64;
         }
         for i in 0..9 {
-            f[i] += k.omega * (equilibrium(i, rho, mx / rho, my / rho) - f[i]);
+            k.to[i].set(f[i] + k.omega * (equilibrium(i, rho, mx / rho, my / rho) - f[i]));
         }
-        k.to.set(f);
     }
 }
 
@@ -275,13 +274,14 @@ impl CpuItem<Lbm<'_>> for LbmOnce {
 fn lbm() {
     let (w, h) = (12, 10);
     compare("grids::lbm", |rt| {
-        let cell = |i: usize| std::array::from_fn(|d| WEIGHTS[d] * (1.0 + 0.01 * ((i * 31 + d) % 17) as f64));
-        let mut from = FlashMemory::from((0..w * h).map(cell).collect::<Vec<[f64; 9]>>());
+        let value = |d: usize, i: usize| WEIGHTS[d] * (1.0 + 0.01 * ((i * 31 + d) % 17) as f64);
+        let mut from: [FlashMemory<f64>; 9] =
+            std::array::from_fn(|d| (0..w * h).map(|i| value(d, i)).collect());
+        let mut to: [FlashMemory<f64>; 9] = std::array::from_fn(|_| FlashMemory::zeroed(w * h));
         for _ in 0..3 {
-            let to = FlashMemory::from(vec![[0.0_f64; 9]; w * h]);
             rt.submit(Lbm::of(w as u64, h as u64, 0.7, &from, &to)).exec([w as u64, h as u64]).unwrap();
-            from = to;
+            std::mem::swap(&mut from, &mut to);
         }
-        from.read().unwrap().to_vec()
+        from.map(|direction| direction.read().unwrap().to_vec()).concat()
     });
 }

@@ -4,6 +4,7 @@
 mod bodies;
 mod first;
 mod grids;
+mod groups;
 mod meaning;
 mod numbers;
 mod options;
