@@ -116,18 +116,18 @@ fn same_bits(rt: &RuntimeObj) {
 
 #[flash_tests::test]
 fn a_group_of_windows_has_the_bits_of_as_many_windows() {
-    same_bits(&flash_tests::runtime());
+    same_bits(&flash_tests::runtime_of_functions());
 }
 
 #[flash_tests::test]
 fn groups_over_several_devices_have_the_bits_of_one_device() {
-    in_process(APART[3], || same_bits(&flash_tests::runtime()));
+    in_process(APART[3], || same_bits(&flash_tests::runtime_of_functions()));
 }
 
 #[flash_tests::test]
 fn groups_over_parts_of_the_processors_have_the_bits_of_one_device() {
     in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")], || {
-        same_bits(&flash_tests::runtime());
+        same_bits(&flash_tests::runtime_of_functions());
     });
 }
 
@@ -215,7 +215,7 @@ impl CpuWhole<Tally<'_>> for ByWhole {
 
 /// Each door's results against a loop.
 fn each_item_once(doors: &[&str]) {
-    let (n, rt) = (10_007_u64, flash_tests::runtime());
+    let (n, rt) = (10_007_u64, flash_tests::runtime_of_functions());
     let table: [Vec<u64>; 2] = [(0..7).collect(), (0..11).map(|i| i * i).collect()];
     let pairs: [Vec<u64>; 2] = from_fn(|q| (0..2 * n + 2).map(|i| i * 3 + q as u64).collect());
     for door in doors {
@@ -289,17 +289,17 @@ fn drifts(rt: &RuntimeObj) {
 
 #[flash_tests::test]
 fn phased_arguments_may_be_a_group() {
-    drifts(&flash_tests::runtime());
+    drifts(&flash_tests::runtime_of_functions());
 }
 
 #[flash_tests::test]
 fn phased_arguments_of_a_group_are_cut() {
-    in_process(APART[3], || drifts(&flash_tests::runtime()));
+    in_process(APART[3], || drifts(&flash_tests::runtime_of_functions()));
 }
 
 #[flash_tests::test]
 fn a_memory_may_be_in_a_group_twice_only_if_it_is_read() {
-    let (rt, f, g) = (flash_tests::runtime(), fields(8, 8), fields(8, 8));
+    let (rt, f, g) = (flash_tests::runtime_of_functions(), fields(8, 8), fields(8, 8));
     let inside = [1..7, 1..7];
     rt.submit(Stream::of([&f[0]; 9], &g)).exec(inside.clone()).unwrap();
     let twice = from_fn(|q| &g[if q == 7 { 2 } else { q }]);
@@ -312,7 +312,7 @@ fn a_memory_may_be_in_a_group_twice_only_if_it_is_read() {
 
 #[flash_tests::test]
 fn each_argument_of_a_group_has_its_own_shape() {
-    let (rt, shaped, expected) = (flash_tests::runtime(), fields(8, 8), fields(8, 8));
+    let (rt, shaped, expected) = (flash_tests::runtime_of_functions(), fields(8, 8), fields(8, 8));
     rt.submit(Stream::of(&shaped, &expected)).exec([1..7, 1..7]).unwrap();
     let flat = fields(8, 8).map(|field| FlashMemory::from(field.read().unwrap().to_vec()));
     let to = fields(8, 8).map(|field| FlashMemory::from(field.read().unwrap().to_vec()));
@@ -328,7 +328,7 @@ fn each_argument_of_a_group_has_its_own_shape() {
 #[flash_tests::test]
 fn a_map_that_a_launch_asks_for_names_a_group_or_one_of_it() {
     in_process(APART[3], || {
-        let (rt, inside) = (flash_tests::runtime(), [1..22, 1..30]);
+        let (rt, inside) = (flash_tests::runtime_of_functions(), [1..22, 1..30]);
         let (f, g, h) = (fields(23, 31), fields(23, 31), fields(23, 31));
         rt.submit(Stream::of(&f, &g)).exec(inside.clone()).unwrap();
         let around = || stencil([("x", 1), ("y", 1)]);
@@ -350,6 +350,6 @@ fn a_context_of_two_devices_that_copy_finds_no_wrong_box() {
     let two = Context::builder().set("cpu.devices", 2).set("cpu.copy", true).build().unwrap();
     let (rt, f, g, h) = (two.runtime("ALL_CPU").unwrap(), fields(23, 31), fields(23, 31), fields(23, 31));
     rt.submit(Stream::of(&f, &g)).exec([1..22, 1..30]).unwrap();
-    flash_tests::runtime().submit(Stream::of(&f, &h)).exec([1..22, 1..30]).unwrap();
+    flash_tests::runtime_of_functions().submit(Stream::of(&f, &h)).exec([1..22, 1..30]).unwrap();
     assert_eq!(bits(&g), bits(&h));
 }
