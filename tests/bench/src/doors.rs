@@ -216,8 +216,8 @@ impl CpuItem<Lbm<'_>> for Plain {
         let (x, y) = (ix[0], ix[1]);
         let f = std::array::from_fn(|d| k.from[d].at([x + FROM[d][0] - 1, y + FROM[d][1] - 1, 0]));
         let g = if *k.solid == 0 { collide(k.omega, f) } else { f };
-        for d in 0..9 {
-            k.to[d].set(g[d]);
+        for (to, g) in k.to.iter().zip(g) {
+            to.set(g);
         }
         k.speed.set(g[1] - g[3] + g[5] - g[6] - g[7] + g[8]);
         k.density.set(g[0] + g[1] + g[2] + g[3] + g[4]);

@@ -190,7 +190,7 @@ impl CpuItem<Steps<'_>> for Plain {
             }
         }
         // Some keep what they have.
-        if (i + step) % 5 != 0 {
+        if !(i + step).is_multiple_of(5) {
             k.to.set(value);
         }
     }

@@ -60,9 +60,7 @@ impl CpuItem<Stream<'_>> for Plain {
     fn item(ix: Index<2>, k: StreamItem<'_>) {
         let at = |q: usize| k.from[q].at([ix[0] + FROM[q][0] - 1, ix[1] + FROM[q][1] - 1, 0]);
         let f = mixed(from_fn(at));
-        for q in 0..9 {
-            k.to[q].set(f[q]);
-        }
+        k.to.iter().zip(f).for_each(|(to, f)| to.set(f));
     }
 }
 
