@@ -64,7 +64,7 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// Parts of `csr_rows` get equal numbers of elements.
 ///
-/// A field is a view (`Item`, `Whole`, `Window`, `Phased`, `Scatter`, `Reduce`; told by its name)
+/// A field is a view (`Item`, `Whole`, `Window`, `Uniform`, `Phased`, `Scatter`, `Reduce`; told by its name)
 /// or a scalar. Fields that are only read come first, scalars among them, then those read and written, then
 /// those only written. On a field:
 ///

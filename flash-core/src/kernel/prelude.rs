@@ -27,7 +27,7 @@
 
 pub use super::staging::Real;
 pub use super::views::{
-    Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Window, Write,
+    Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Uniform, Whole, Window, Write,
 };
 pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuWhole, Element, Index, Space, Span, Threads};
 pub use super::{KernelDefinition, partition_map};

@@ -128,6 +128,15 @@ pub(super) fn item_grid(
     shape: &[u64],
     len: u64,
 ) -> Result<ItemGrid, String> {
+    if spec.along.is_empty() && !spec.row {
+        // A `Uniform`.
+        return match len {
+            1 => Ok(ItemGrid { extents: SmallVec::new(), row_len: 1 }),
+            _ => Err(format!(
+                "it is one element for all work items, the array has {len} elements: pass an array or a range of one element"
+            )),
+        };
+    }
     let largest = |dim: usize| dims[dim].max_value().unwrap_or(0);
     let extent_of = |dim: usize| {
         largest(dim)

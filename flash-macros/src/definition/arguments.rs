@@ -20,13 +20,19 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
     }
     if let (
         Some(attribute),
-        View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. } | View::Reduce { .. },
+        View::Scalar
+        | View::Whole { .. }
+        | View::Scatter { .. }
+        | View::Window { .. }
+        | View::Uniform { .. }
+        | View::Reduce { .. },
     ) = (along_attribute, &view)
     {
         let what = match view {
             View::Scalar => "a scalar is the same for all work items",
             View::Whole { .. } => "a `Whole` is seen whole by all work items",
             View::Window { .. } => "a `Window` is seen by all work items, with what `part_by` gives",
+            View::Uniform { .. } => "a `Uniform` is one element for all work items",
             View::Reduce { .. } => "all work items put into a `Reduce`",
             _ => "a `Scatter` is seen whole by all work items",
         };

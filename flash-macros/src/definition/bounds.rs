@@ -28,9 +28,10 @@ pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> 
             View::Scalar => (&argument.ty, quote!(Element)),
             View::Phased { element, .. } => (element, quote!(Element)),
             View::Scatter { element } => (element, quote!(views::AtomicElement)),
-            View::Item { access, .. } | View::Whole { access } | View::Window { access } => match &access
-                .visible
-            {
+            View::Item { access, .. }
+            | View::Whole { access }
+            | View::Window { access }
+            | View::Uniform { access } => match &access.visible {
                 Some(visible) => (&visible.element, quote!(Element)),
                 None if matches!(argument.view, View::Item { .. }) => (&access.ty, quote!(views::ItemAccess)),
                 None => return None,

@@ -199,6 +199,10 @@ fn bound_field(argument: &Argument, core: &TokenStream) -> TokenStream {
             let element = access.whole_element(core);
             quote_spanned!(span=> (*const #element, ::core::primitive::usize))
         }
+        View::Uniform { access } => {
+            let element = access.whole_element(core);
+            quote_spanned!(span=> *const #element)
+        }
         View::Item { access, .. } => {
             let access = &access.ty;
             quote_spanned!(span=> #views::ItemBound<#access>)
@@ -252,6 +256,10 @@ fn view_type(argument: &Argument, lifetime: &Lifetime, core: &TokenStream) -> To
             let access = &access.ty;
             quote_spanned!(span=> #views::Window<#lifetime, #access>)
         }
+        View::Uniform { access } => {
+            let access = &access.ty;
+            quote_spanned!(span=> #views::Uniform<#lifetime, #access>)
+        }
         View::Phased { element, .. } => quote_spanned!(span=> #views::Phased<#lifetime, #element>),
         View::Scatter { element } => quote_spanned!(span=> #views::Scatter<#lifetime, #element>),
         View::Reduce { access, operation } => {
@@ -275,7 +283,7 @@ fn describe(argument: &Argument, core: &TokenStream) -> TokenStream {
             let stages = stages_value(stages, core);
             quote_spanned!(span=> #views::describe::<#ty>(#name, &[#(#along),*], #stages),)
         }
-        View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => {
+        View::Whole { .. } | View::Scatter { .. } | View::Window { .. } | View::Uniform { .. } => {
             let structure = argument.structure.then(|| quote!(.as_structure()));
             quote_spanned!(span=> #views::describe::<#ty>(#name, &[], ::core::option::Option::None)#structure,)
         }
@@ -312,6 +320,7 @@ fn bind(first: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
             View::Whole { .. } => {
                 quote!({ let arg = #arg; (arg.data.cast_const().cast(), arg.len as ::core::primitive::usize) })
             }
+            View::Uniform { .. } => quote!((#arg).data.cast_const().cast()),
             View::Item { .. } => quote!(#views::ItemBound::new(#arg)),
             View::Phased { .. } => quote!(#views::PhasedBound::new(#arg)),
             View::Scatter { .. } => quote!(#views::ScatterView::new(#arg)),
@@ -325,7 +334,11 @@ fn bind(first: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
 /// The field of `__Run`.
 fn run(argument: &Argument, core: &TokenStream) -> TokenStream {
     let one = |bound: TokenStream| match &argument.view {
-        View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => bound,
+        View::Scalar
+        | View::Whole { .. }
+        | View::Scatter { .. }
+        | View::Window { .. }
+        | View::Uniform { .. } => bound,
         View::Reduce { .. } => quote!(unsafe { #bound.run() }),
         View::Item { along, .. } => {
             let class = Class::of(along).path(core);
@@ -346,6 +359,7 @@ fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
         let value = match &argument.view {
             View::Scalar | View::Scatter { .. } | View::Window { .. } => return from,
             View::Whole { .. } => quote!(#core::kernel::views::whole(#from)),
+            View::Uniform { .. } => quote!(#core::kernel::views::uniform(#from)),
             View::Reduce { .. } if door == Door::Whole => quote!(#from.whole()),
             View::Reduce { .. } => quote!(#from.see()),
             View::Item { along, .. } => {

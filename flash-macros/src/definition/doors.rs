@@ -77,6 +77,10 @@ fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> T
             let element = access.whole_element(core);
             quote_spanned!(span=> &#k [#element])
         }
+        View::Uniform { access } => {
+            let element = access.whole_element(core);
+            quote_spanned!(span=> &#k #element)
+        }
         View::Item { access, along } => item(access, door, Class::of(along), k, core),
         View::Phased { element, .. } => match door {
             Door::Item => quote_spanned!(span=> #views::PhasedItem<#k, #element>),

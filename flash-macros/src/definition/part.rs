@@ -156,6 +156,7 @@ pub fn resolve(written: &Written, dimensions: &[Ident], arguments: &[Argument]) 
             }
             View::Scalar => "it is a scalar".to_owned(),
             View::Item { .. } => "it is an `Item`, whose elements follow from its index".to_owned(),
+            View::Uniform { .. } => "it is a `Uniform`, of which every part reads the one element".to_owned(),
             View::Reduce { .. } => "it is a `Reduce`, whose parts are merged".to_owned(),
             View::Whole { .. } => "it is a `Whole`, which is never cut: make it a `Window`".to_owned(),
         };

@@ -9,6 +9,7 @@ pub enum View {
     Item { access: AccessType, along: Vec<usize> },
     Whole { access: AccessType },
     Window { access: AccessType },
+    Uniform { access: AccessType },
     Phased { element: Type, along: Vec<usize>, stages: Option<(usize, Vec<Use>)> },
     Scatter { element: Type },
     Reduce { access: AccessType, operation: Type },
@@ -71,7 +72,9 @@ impl View {
     /// The access, where the tokens show it.
     pub fn access(&self) -> Option<Access> {
         match self {
-            View::Scalar | View::Whole { .. } | View::Window { .. } => Some(Access::Read),
+            View::Scalar | View::Whole { .. } | View::Window { .. } | View::Uniform { .. } => {
+                Some(Access::Read)
+            }
             View::Phased { .. } | View::Scatter { .. } => Some(Access::ReadWrite),
             View::Item { access, .. } | View::Reduce { access, .. } => {
                 access.visible.as_ref().map(|visible| visible.access)
@@ -92,6 +95,7 @@ pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
         "Phased" => Ok(View::Phased { element: reader.element(segment)?, along: Vec::new(), stages: None }),
         "Scatter" => Ok(View::Scatter { element: reader.element(segment)? }),
         "Window" => Ok(View::Window { access: reader.whole(segment)? }),
+        "Uniform" => Ok(View::Uniform { access: reader.whole(segment)? }),
         "Reduce" => reader.reduce(segment),
         _ => reader.plain_data(ty).map(|()| View::Scalar),
     }
@@ -99,7 +103,7 @@ pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
 
 /// Whether a type is a view by its name.
 pub fn is_view(ty: &Type) -> bool {
-    const VIEWS: [&str; 6] = ["Item", "Whole", "Phased", "Scatter", "Window", "Reduce"];
+    const VIEWS: [&str; 7] = ["Item", "Whole", "Phased", "Scatter", "Window", "Uniform", "Reduce"];
     last_segment(ty).is_some_and(|segment| VIEWS.iter().any(|view| segment.ident == view))
 }
 
@@ -276,7 +280,7 @@ impl Reader {
             [ty] => Ok(ty),
             _ => {
                 let (view, a) = (&segment.ident, &self.lifetime);
-                let of = if ["Item", "Whole", "Window"].iter().any(|known| view == known) {
+                let of = if ["Item", "Whole", "Window", "Uniform"].iter().any(|known| view == known) {
                     "Read<T>"
                 } else {
                     "T"

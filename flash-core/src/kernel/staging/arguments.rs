@@ -6,8 +6,8 @@ use super::shared::{AccumulatorValue, ScatterValue};
 use super::value::{Plain, Value, Variable};
 use super::writer::{define, say, with};
 use crate::kernel::views::{
-    AtomicElement, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Whole, Window,
-    Write,
+    AtomicElement, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Uniform, Whole,
+    Window, Write,
 };
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -134,6 +134,16 @@ items! {
     [T] Read "const " T::Value, std::convert::identity;
     [T] ReadWrite "" T::Value, std::convert::identity;
     [T] Write "" OutValue<T>, OutValue;
+}
+
+impl<T: Plain> StagesArray<Uniform<'static, Read<T>>> for Device {
+    type Value = T::Value;
+    fn pointer() -> String {
+        pointer::<T>("const ")
+    }
+    fn value(name: Rc<str>, _: bool) -> T::Value {
+        proved::<T>(&name, "0")
+    }
 }
 
 impl<T: Plain> StagesArray<Whole<'static, Read<T>>> for Device {

@@ -5,6 +5,7 @@
 //! | [`Item`] | the element, or the [`Row`], that its index names |
 //! | [`Whole`] | the whole array, read only |
 //! | [`Window`] | the part of an array that the partition map gives, read only |
+//! | [`Uniform`] | the one element of an array, the same for all work items, read only |
 //! | [`Phased`] | any element as it was when the phase began; it sets its own |
 //! | [`Scatter`] | atomic operations anywhere |
 //! | [`Reduce`] | an accumulator, or an array of them, to put values into |
@@ -69,6 +70,11 @@ pub struct Whole<'a, A>(Array<'a>, PhantomData<A>);
 /// The part of an array that the partition map of the definition gives (`part_by(..)`), read only, by
 /// global index. Without a map it is all of the array.
 pub struct Window<'a, A>(Array<'a>, PhantomData<A>);
+
+/// The one element of an array of one, read only and the same for all work items, as a uniform of a shader: a
+/// scalar that lives where the kernel runs. What one launch computes is read by the next without the host.
+/// An array of another length is an error.
+pub struct Uniform<'a, A>(Array<'a>, PhantomData<A>);
 
 /// Any element as it was when the phase began, and the own one to set, visible from the next phase.
 /// Counts as read and written. With `#[phased(stage = [read, write])]` the definition declares its
@@ -242,7 +248,7 @@ impl<'a> Whole<'a, Read<u64>> {
 /// A view: how an array argument is passed, described and seen.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view of an array",
-    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Phased<'a, T>`, `Scatter<'a, T>` or `Reduce<'a, Write<T>, Sum>`"
+    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Uniform<'a, Read<T>>`, `Phased<'a, T>`, `Scatter<'a, T>` or `Reduce<'a, Write<T>, Sum>`"
 )]
 pub trait View<'a> {
     /// Type of one element.
@@ -282,6 +288,18 @@ impl<'a, T: Element> View<'a> for Whole<'a, Read<T>> {
 impl<'a, T: Element> View<'a> for Window<'a, Read<T>> {
     type Element = T;
     const KIND: u32 = abi::ARG_WINDOW;
+    const ACCESS: u32 = abi::ACCESS_READ;
+    const ROW: bool = false;
+    #[inline(always)]
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
+    }
+}
+
+/// For devices it is an `Item` whose element no dimension names.
+impl<'a, T: Element> View<'a> for Uniform<'a, Read<T>> {
+    type Element = T;
+    const KIND: u32 = abi::ARG_ITEM;
     const ACCESS: u32 = abi::ACCESS_READ;
     const ROW: bool = false;
     #[inline(always)]
@@ -457,6 +475,7 @@ sources! {
     [T: Element] Item<'a, Write<Row<T>>>, T, [exclusive];
     [T: Element] Whole<'a, Read<T>>, T, [shared];
     [T: Element] Window<'a, Read<T>>, T, [shared];
+    [T: Element] Uniform<'a, Read<T>>, T, [shared];
     [T: Element] Phased<'a, T>, T, [exclusive];
     [T: AtomicElement] Scatter<'a, T>, T, [exclusive];
     [T: Element, Op] Reduce<'a, Write<T>, Op>, T, [exclusive];
@@ -465,6 +484,7 @@ sources! {
     [T: Element, Op] Reduce<'a, ReadWrite<[T]>, Op>, T, [exclusive];
 }
 
+sources! { @one [T: Element] Uniform<'a, Read<T>>, &'a T, value, Array::of_slice(std::ptr::from_ref(value).cast_mut(), 1) }
 sources! { @one [T: Element, Op] Reduce<'a, Write<T>, Op>, &'a mut T, value, Array::of_slice(value, 1) }
 sources! { @one [T: Element, Op] Reduce<'a, ReadWrite<T>, Op>, &'a mut T, value, Array::of_slice(value, 1) }
 
@@ -538,6 +558,17 @@ pub unsafe fn scalar<T: Element>(arg: &abi::Arg) -> T {
 pub unsafe fn whole<'k, T: Element>(arg: (*const T, usize)) -> &'k [T] {
     // SAFETY: the caller vouches for the range.
     unsafe { std::slice::from_raw_parts(arg.0, arg.1) }
+}
+
+/// The element of an array of one.
+///
+/// # Safety
+/// `at` is the element of such an array of `T`, which is not written during `'k`.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn uniform<'k, T: Element>(at: *const T) -> &'k T {
+    // SAFETY: the caller vouches.
+    unsafe { &*at }
 }
 
 /// How an `Item` follows dimension 0: it does not.

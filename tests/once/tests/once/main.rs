@@ -9,3 +9,4 @@ mod meaning;
 mod numbers;
 mod options;
 mod texts;
+mod uniforms;
