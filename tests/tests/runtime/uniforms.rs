@@ -47,7 +47,7 @@ impl CpuWhole<Axpy<'_>> for ByWhole {
 
 /// Each door's result, with the factor in a memory, a range and a variable.
 fn doors(doors: &[&str]) {
-    let rt = flash_tests::runtime();
+    let rt = flash_tests::runtime_of_functions();
     let x: FlashMemory<f64> = (0..600).map(f64::from).collect();
     let a = FlashMemory::from(vec![1.0, 2.0, 3.0]).with_shape([1, 3]).unwrap();
     let b =
@@ -76,7 +76,7 @@ fn all_parts_read_one_element() {
 
 #[flash_tests::test]
 fn another_number_of_elements_is_refused() {
-    let (rt, b) = (flash_tests::runtime(), [[0.0; 2]; 2].map(|b| FlashMemory::from(vec![b])));
+    let (rt, b) = (flash_tests::runtime_of_functions(), [[0.0; 2]; 2].map(|b| FlashMemory::from(vec![b])));
     let (x, y) = (FlashMemory::zeroed(6), FlashMemory::zeroed(6));
     for len in [0, 2, 6] {
         let a = FlashMemory::<f64>::zeroed(len);
@@ -183,7 +183,7 @@ fn solve(rt: &RuntimeObj, n: usize) -> Vec<f64> {
 fn conjugate_gradients_read_no_factor_on_the_host() {
     for devices in 1..4 {
         in_process(APART[devices], || {
-            let (rt, n) = (flash_tests::runtime(), 40);
+            let (rt, n) = (flash_tests::runtime_of_functions(), 40);
             let u = solve(&rt, n);
             for (i, u) in u.iter().enumerate() {
                 let exact = 0.5 * (i + 1) as f64 * (n - i) as f64;
