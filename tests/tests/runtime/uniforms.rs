@@ -181,8 +181,8 @@ fn solve(rt: &RuntimeObj, n: usize) -> Vec<f64> {
 
 #[flash_tests::test]
 fn conjugate_gradients_read_no_factor_on_the_host() {
-    for devices in 1..4 {
-        in_process(APART[devices], || {
+    for apart in &APART[1..4] {
+        in_process(apart, || {
             let (rt, n) = (flash_tests::runtime_of_functions(), 40);
             let u = solve(&rt, n);
             for (i, u) in u.iter().enumerate() {

@@ -398,7 +398,7 @@ fn a_worker_that_parks_as_a_long_launch_begins_takes_part() {
     let long = Estimate { ns_per_item: 100_000.0, force_parallel: false, align: 1 };
     let mut random = Random(3);
     for _ in 0..3_000 {
-        assert!(team.run(&Visits::new(vec![0..16]), 1, forced(1)));
+        assert!(team.run(&Visits::new(vec![0..16, 0..16]), 2, forced(1)));
         let (ended, pause) = (Instant::now(), linger + Duration::from_nanos(random.below(10_000)));
         while ended.elapsed() < pause {
             std::hint::spin_loop();
