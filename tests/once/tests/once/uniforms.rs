@@ -77,7 +77,7 @@ impl CpuItem<Turn<'_>> for Once {
     }
 }
 
-/// The solution of `-u'' = 1` by conjugate gradients. Their factors are computed and used where the kernels run.
+/// The solution of `-u'' = 1` by conjugate gradients, whose factors stay where the kernels run.
 fn solve(rt: &RuntimeObj, n: usize) -> Vec<f64> {
     let (u, q) = (FlashMemory::<f64>::zeroed(n), FlashMemory::<f64>::zeroed(n));
     let [r, p] = [(); 2].map(|()| FlashMemory::from(vec![1.0; n]));
