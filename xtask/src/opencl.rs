@@ -36,6 +36,9 @@ const RUNTIMES: &[(&str, &str)] =
 /// Backends of the workspace that programs find as plugins.
 const BACKENDS: &[&str] = &["opencl-fpga", "cuda"];
 
+/// The variable that names the folder of `.icd` files, or one of them.
+const VISIBLE: &str = "OCL_ICD_VENDORS";
+
 /// Where the system's packages register their runtimes.
 const VENDORS: &str = "/etc/OpenCL/vendors";
 
@@ -53,7 +56,7 @@ pub fn install() -> Result<()> {
         }
         eprintln!("setup: missing: Intel's OpenCL runtimes (for tests of devices): {error:#}");
     }
-    write_icds(&place.join("vendors"), Path::new(VENDORS), &intel)
+    write_icds(&vendors()?, Path::new(VENDORS), &intel)
 }
 
 /// Prints what a shell has to evaluate so that programs see the devices.
@@ -84,26 +87,42 @@ pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
 }
 
 /// A variable and its value.
-type Variable = (&'static str, String);
+pub type Variable = (&'static str, String);
 
 /// The variables that make the devices visible to OpenCL, its compiler to CUDA, and libraries of MPI to
 /// tests.
 pub fn environment() -> Result<Vec<Variable>> {
-    let vendors = ("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?);
+    let vendors = (VISIBLE, utf8(&vendors()?)?);
     Ok([vendors, cuda::environment()?, mpi::environment()?]
         .into_iter()
         .chain(processor_for_intel())
         .collect())
 }
 
-/// The processor for which Intel's runtime is to compile, where it guesses wrong: of AMD's processors it
-/// takes another part of its mathematical functions than of what it compiles for, and on those with AVX-512
-/// its compiler aborts.
+/// What shows OpenCL the devices on which all kernels have the bits that they should: on processors of others
+/// Intel's compiler has wrong code for some functions, whatever it compiles for. `None`: there are none.
+pub fn right_devices() -> Result<Option<Variable>> {
+    let vendors = vendors()?;
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let shown = if processors.contains("GenuineIntel") { vendors } else { vendors.join("pocl.icd") };
+    let any = shown.is_file() || files(&shown).is_ok_and(|icds| !icds.is_empty());
+    any.then(|| Ok((VISIBLE, utf8(&shown)?))).transpose()
+}
+
+/// The processor for which Intel's runtime is to compile, where it guesses wrong: of AMD's processors, and of
+/// Intel's that are newer than it is, it takes another part of its mathematical functions than of what it
+/// compiles for, and on AMD's with AVX-512 its compiler aborts.
 fn processor_for_intel() -> Option<Variable> {
     const VARIABLE: &str = "CL_CONFIG_CPU_TARGET_ARCH";
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let is_unknown = processors.contains("AuthenticAMD") && processors.contains(" avx ");
-    (is_unknown && env::var_os(VARIABLE).is_none()).then(|| (VARIABLE, "corei7-avx".to_owned()))
+    let is = |maker: &str, feature: &str| processors.contains(maker) && processors.contains(feature);
+    let known = match () {
+        () if env::var_os(VARIABLE).is_some() => None,
+        () if is("AuthenticAMD", " avx ") => Some("corei7-avx"),
+        () if is("GenuineIntel", " avx512f ") => Some("skx"),
+        () => None,
+    };
+    known.map(|name| (VARIABLE, name.to_owned()))
 }
 
 /// The variable that makes the backends visible to FLASH, once they are built: their plugins, before those of
@@ -138,6 +157,11 @@ pub fn utf8(path: &Path) -> Result<String> {
 pub fn is_registered(word: &str) -> bool {
     let icds = files(Path::new(VENDORS)).unwrap_or_default();
     icds.iter().filter_map(|icd| fs::read_to_string(icd).ok()).any(|library| library.contains(word))
+}
+
+/// The folder of `.icd` files.
+fn vendors() -> Result<PathBuf> {
+    Ok(place()?.join("vendors"))
 }
 
 /// The folder in the build directory for all of this.

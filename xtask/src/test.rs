@@ -115,7 +115,13 @@ pub fn run() -> Result<ExitCode> {
         report.run(again(name, others).with(environment))?;
     }
     report.run(again("C device", &[]).with(&on_c()?))?;
-    report.run(again("OpenCL devices", ON_ONE_DEVICE).with(&on_opencl()?))?;
+    match opencl::right_devices()? {
+        Some(shown) => {
+            let environment = [("FLASH_TEST_KEY", "OPENCL".into()), plugin("opencl_fpga")?, shown];
+            report.run(again("OpenCL devices", ON_ONE_DEVICE).with(&environment))?;
+        }
+        None => report.skip("OpenCL devices", "no OpenCL runtime"),
+    }
     match cuda::checker()? {
         Some(checker) => {
             report.run(again("emulated CUDA device", &[]).with(&on_emulated_cuda()?))?;
@@ -151,7 +157,7 @@ fn again(name: &'static str, others: &[&str]) -> Step {
 }
 
 /// The environment of a device whose backend is a text in C.
-fn on_c() -> Result<[(&'static str, String); 2]> {
+fn on_c() -> Result<[opencl::Variable; 2]> {
     let library = opencl::target()?.join("debug/libmy_accel.so");
     let library = opencl::utf8(&library)?;
     let arguments = "-std=c11 -O1 -shared -fPIC -I flash-backend/include tests/c/backend.c -o".split(' ');
@@ -162,13 +168,8 @@ fn on_c() -> Result<[(&'static str, String); 2]> {
     Ok([("FLASH_TEST_KEY", "MY_ACCEL".into()), ("FLASH_BACKEND_PATH", library)])
 }
 
-/// The environment of all OpenCL devices that are no accelerators by themselves.
-fn on_opencl() -> Result<[(&'static str, String); 2]> {
-    Ok([("FLASH_TEST_KEY", "OPENCL".into()), plugin("opencl_fpga")?])
-}
-
 /// The environment of the emulated CUDA device, with the driver that the workspace has.
-fn on_emulated_cuda() -> Result<[(&'static str, String); 5]> {
+fn on_emulated_cuda() -> Result<[opencl::Variable; 5]> {
     let debug = opencl::target()?.join("debug");
     let driver = debug.join("cuda-driver");
     let link = driver.join("libcuda.so");
@@ -186,7 +187,7 @@ fn on_emulated_cuda() -> Result<[(&'static str, String); 5]> {
 }
 
 /// The variable by which a program finds a backend of the workspace.
-fn plugin(backend: &str) -> Result<(&'static str, String)> {
+fn plugin(backend: &str) -> Result<opencl::Variable> {
     let library = opencl::target()?.join(format!("debug/libflash_backend_{backend}_plugin.so"));
     Ok(("FLASH_BACKEND_PATH", opencl::utf8(&library)?))
 }
