@@ -213,6 +213,8 @@ pub fn forwarding(count: u64, seed: u64, done: &AtomicU64) -> u64 {
 
 /// Keys of devices in this process and in agents of it.
 const KEYS: [&str; 4] = ["ALL_CPU", "TEST", "ALL_CPU@agent", "TEST@agent"];
+/// How often memory may grow before it is a leak.
+const STRETCHES: u64 = 5;
 
 /// Claims and frees this many child ranks, with buffers and messages that are left, on devices of this
 /// process and of agents of it. Memory, open files and threads of all processes are then as they were after
@@ -249,14 +251,23 @@ pub fn claims(count: u64, seed: u64, done: &AtomicU64) -> u64 {
         let all = [std::process::id()].into_iter().chain(agents);
         all.map(|id| (id, Usage::of(id))).collect::<Vec<_>>()
     };
-    let before = usage();
+    let mut before = usage();
     assert_eq!(before.len(), 3, "this process and two agents");
-    (0..count).for_each(|_| round());
-    let mut most = 0;
-    for ((id, before), (now_id, now)) in before.into_iter().zip(usage()) {
-        assert_eq!(id, now_id, "an agent was replaced");
-        most = most.max(now.check_flat(before, &format!("process {id}, after {count} claims")));
-    }
+    // The more is in flight on a busy machine, the more pages the allocators keep: what leaks grows each time.
+    let mut again = 0..STRETCHES;
+    let most = loop {
+        (0..count).for_each(|_| round());
+        let now = usage();
+        let grown = before.iter().zip(&now).map(|((id, before), (now_id, now))| {
+            assert_eq!(id, now_id, "an agent was replaced");
+            now.flat(*before, &format!("process {id}, after {count} claims"))
+        });
+        match grown.collect::<Result<Vec<_>, _>>() {
+            Ok(grown) => break grown.into_iter().max().unwrap_or(0),
+            Err(text) => assert!(again.next().is_some(), "{text}"),
+        }
+        before = now;
+    };
     worlds.iter().for_each(|world| world.end());
     most
 }
@@ -477,7 +488,9 @@ pub fn clients(count: u64, seed: u64, done: &AtomicU64, programs: &Path, argumen
         good(Some(account));
         let what = || format!("the agent, after client {kill} was killed (seed {seed})");
         within(LIMIT, || quiet().filter(|now| now.is_as_open_as(&before)));
-        within(LIMIT, quiet).check_flat(before, &what());
+        if let Err(text) = within(LIMIT, quiet).flat(before, &what()) {
+            panic!("{text}");
+        }
         let new: Vec<String> = process::shared_files().difference(&shared).cloned().collect();
         assert!(new.is_empty(), "{}: {new:?} in /dev/shm", what());
         done.fetch_add(1, Relaxed);
@@ -505,10 +518,7 @@ mod tests {
 
     #[test]
     fn claims_leave_nothing_here_and_in_agents() {
-        // The allocator keeps pages for each thread that comes to it, unless it has one arena for all.
-        let variables =
-            [("FLASH_CPU_THREADS", "1"), ("FLASH_RANK_TIMEOUT_MS", "20000"), ("MALLOC_ARENA_MAX", "1")];
-        in_process(&variables, || {
+        in_process(&[("FLASH_CPU_THREADS", "1"), ("FLASH_RANK_TIMEOUT_MS", "20000")], || {
             flash::prelude::agent_here();
             claims(2000, 1, &AtomicU64::new(0));
         });
