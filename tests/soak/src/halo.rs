@@ -253,7 +253,7 @@ pub fn claims(count: u64, seed: u64, done: &AtomicU64) -> u64 {
     };
     let mut before = usage();
     assert_eq!(before.len(), 3, "this process and two agents");
-    // The more is in flight on a busy machine, the more pages the allocators keep: what leaks grows each time.
+    // What is in flight at once on a busy machine leaves pages with the allocators: a leak grows each time.
     let mut again = 0..STRETCHES;
     let most = loop {
         (0..count).for_each(|_| round());
