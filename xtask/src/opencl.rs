@@ -116,13 +116,14 @@ fn processor_for_intel() -> Option<Variable> {
     const VARIABLE: &str = "CL_CONFIG_CPU_TARGET_ARCH";
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let is = |maker: &str, feature: &str| processors.contains(maker) && processors.contains(feature);
-    let known = match () {
-        () if env::var_os(VARIABLE).is_some() => None,
-        () if is("AuthenticAMD", " avx ") => Some("corei7-avx"),
-        () if is("GenuineIntel", " avx512f ") => Some("skx"),
-        () => None,
+    let known = if is("AuthenticAMD", " avx ") {
+        "corei7-avx"
+    } else if is("GenuineIntel", " avx512f ") {
+        "skx"
+    } else {
+        return None;
     };
-    known.map(|name| (VARIABLE, name.to_owned()))
+    env::var_os(VARIABLE).is_none().then(|| (VARIABLE, known.to_owned()))
 }
 
 /// The variable that makes the backends visible to FLASH, once they are built: their plugins, before those of

@@ -217,8 +217,9 @@ const KEYS: [&str; 4] = ["ALL_CPU", "TEST", "ALL_CPU@agent", "TEST@agent"];
 const STRETCHES: u64 = 5;
 
 /// Claims and frees this many child ranks, with buffers and messages that are left, on devices of this
-/// process and of agents of it. Memory, open files and threads of all processes are then as they were after
-/// the first ones. Returns the growth of memory, in bytes, of the process in which it was largest.
+/// process and of agents of it, and again while memory grows. Open files and threads of all processes are
+/// then as they were after the first ones, and memory grows no more. Returns its last growth, in bytes, of
+/// the process in which it was largest.
 ///
 /// The program calls [`flash::prelude::agent_here`] before.
 ///
@@ -266,7 +267,9 @@ pub fn claims(count: u64, seed: u64, done: &AtomicU64) -> u64 {
             Ok(grown) => break grown.into_iter().max().unwrap_or(0),
             Err(text) => assert!(again.next().is_some(), "{text}"),
         }
-        before = now;
+        for ((_, before), (_, now)) in before.iter_mut().zip(now) {
+            *before = before.with_memory_of(now);
+        }
     };
     worlds.iter().for_each(|world| world.end());
     most

@@ -38,6 +38,11 @@ impl Usage {
         (self.files, self.threads) == (before.files, before.threads)
     }
 
+    /// The same files and threads, with the memory of later.
+    pub fn with_memory_of(self, later: Usage) -> Usage {
+        Usage { resident: later.resident, ..self }
+    }
+
     /// By how many bytes its memory has grown.
     ///
     /// # Errors
