@@ -1,4 +1,4 @@
-//! The three doors: the traits through which CPU code is called.
+//! The doors: the traits through which CPU code is called. [`CpuTeam`](super::CpuTeam) is in `team`.
 
 use super::index::Rank;
 use super::{Index, KernelDefinition, Span};

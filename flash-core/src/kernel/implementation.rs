@@ -1,8 +1,9 @@
 //! Descriptions of CPU implementations, which `#[kernel]` puts into the inventory of the program or plugin.
 
+use super::team::OfTeam;
 use super::views::Operation;
 use super::{
-    CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
+    CpuItem, CpuSpan, CpuTeam, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
 };
 use crate::devices::attribute;
 use flash_backend::__host::{PARTS, linked_implementations};
@@ -24,6 +25,11 @@ impl CpuFunction {
     /// The `item` door of `I`.
     pub fn item<D: KernelDefinition, I: CpuItem<D>>() -> CpuFunction {
         CpuFunction { door: abi::DOOR_ITEM, share: item_share::<D, I>, parts: false }
+    }
+
+    /// The `team` door of `I`.
+    pub fn team<D: KernelDefinition, I: CpuTeam<D, THREADS>, const THREADS: usize>() -> CpuFunction {
+        Self::item::<D, OfTeam<I, THREADS>>()
     }
 
     /// The `span` door of `I`.

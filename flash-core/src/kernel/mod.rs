@@ -1,8 +1,9 @@
 //! Kernel definitions: types that name a kernel and fix its arguments, dimensions and traits.
 //!
 //! A definition is a struct with `#[derive(KernelDefinition)]`; its fields are scalars and
-//! [`views`]. It holds no code. Code is added, from any crate, by implementing one of the three
-//! doors [`CpuItem`], [`CpuSpan`], [`CpuWhole`] for a unit type and registering it with `#[kernel]`.
+//! [`views`]. It holds no code. Code is added, from any crate, by implementing one of the four
+//! doors [`CpuItem`], [`CpuTeam`], [`CpuSpan`], [`CpuWhole`] for a unit type and registering it with
+//! `#[kernel]`.
 
 pub(crate) mod closure;
 mod contents;
@@ -18,6 +19,7 @@ mod queue;
 mod recorded_as;
 pub(crate) mod shim;
 pub mod staging;
+mod team;
 pub mod views;
 
 #[doc(inline)]
@@ -58,3 +60,4 @@ pub(crate) use recorded_as::present_name;
 #[doc(hidden)] // for `#[kernel]`
 pub use shim::{item_share, span_share, whole_share};
 pub use staging::Real;
+pub use team::{Cells, CpuTeam, Team};

@@ -25,10 +25,11 @@
 //! # fn main() {}
 //! ```
 
+pub use super::Threads;
 pub use super::staging::Real;
 pub use super::views::{
     Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Uniform, Whole, Window, Write,
 };
-pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuWhole, Element, Index, Space, Span, Threads};
+pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuTeam, CpuWhole, Element, Index, Space, Span, Team};
 pub use super::{KernelDefinition, partition_map};
 pub use flash_macros::{KernelDefinition, Staged, kernel, kernel_fn};

@@ -1,4 +1,4 @@
-//! The structs for the three doors: the arguments as a kernel sees them.
+//! The structs for the doors: the arguments as a kernel sees them. A team sees those of an item.
 
 use super::views::{Access, AccessType, View, Visible};
 use super::{Argument, Class, Definition};

@@ -18,7 +18,7 @@ use syn::{Error, ImplItem, Item, ItemImpl, parse_quote};
 use target::{Door, Target};
 
 const HERE: &str =
-    "`#[kernel(..)]` belongs on an impl of `CpuItem`, `CpuSpan`, `CpuWhole` or `DeviceFunction`";
+    "`#[kernel(..)]` belongs on an impl of `CpuItem`, `CpuTeam`, `CpuSpan`, `CpuWhole` or `DeviceFunction`";
 
 /// The attribute.
 pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
@@ -80,10 +80,10 @@ fn texts(
     span: Span,
     core: &TokenStream,
 ) -> syn::Result<Vec<TokenStream>> {
-    if target.door != Door::Item || keys.target.is_some() {
+    if !matches!(target.door, Door::Item | Door::Team) || keys.target.is_some() {
         return Err(Error::new(
             span,
-            "`devices` is for `CpuItem` of CPUs: devices run one work item at a time; write the kernel as `CpuItem`, or code for devices with `#[implementations(..)]`",
+            "`devices` is for `CpuItem` and `CpuTeam` of CPUs: devices run one work item at a time; write the kernel so, or code for devices with `#[implementations(..)]`",
         ));
     }
     let options = {
@@ -94,7 +94,15 @@ fn texts(
         let values: Vec<_> =
             target.parameters.iter().zip(list.values.iter().map(ToTokens::to_token_stream)).collect();
         let text = format_ident!("text_{at}");
-        let function = staging::of_item(implementation, &list.definition, &values, &text, &options, core)?;
+        let staged = staging::Staged {
+            implementation,
+            definition: &list.definition,
+            threads: list.threads.as_ref(),
+            values: &values,
+            name: &text,
+            options: &options,
+        };
+        let function = staging::of_door(&staged, core)?;
         let selection: Vec<_> = keys
             .attributes
             .iter()
@@ -103,6 +111,7 @@ fn texts(
             .collect();
         let entry = staging::Entry {
             definition: &list.definition,
+            threads: list.threads.as_ref(),
             text: &text,
             name,
             priority: keys.priority.saturating_sub(1),
@@ -149,10 +158,11 @@ fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &T
     let attributes = keys.attributes.iter().map(|(key, value)| quote!((#key, #value)));
     let kernel = quote!(#core::kernel);
     let kind = keys.target.as_ref().map_or_else(|| "cpu".to_owned(), syn::LitStr::value);
+    let threads = list.threads.as_ref().map(|threads| quote!(, #threads));
     let build = match target.door.function() {
         Some(function) => quote! {
             #kernel::cpu_implementation::<#definition>(
-                #kernel::CpuFunction::#function::<#definition, #unit>(),
+                #kernel::CpuFunction::#function::<#definition, #unit #threads>(),
                 #name,
                 #kind,
                 #priority,

@@ -11,6 +11,8 @@ use syn::{Error, GenericArgument, GenericParam, Ident, ItemImpl, Path, PathArgum
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     Item,
+    /// As `Item`, with several threads for a work item.
+    Team,
     Span,
     Whole,
     /// A function of the host's that puts work into a device's queue.
@@ -20,6 +22,8 @@ pub enum Door {
 /// The parts of the impl.
 pub struct Target {
     pub door: Door,
+    /// How many threads a team has.
+    pub threads: Option<TokenStream>,
     /// The definition's type, with every lifetime `'static`.
     pub definition: TokenStream,
     /// Its types and constants.
@@ -40,6 +44,8 @@ pub struct List {
     pub span: Option<Span>,
     /// The element types, one for each parameter of the impl.
     pub values: Vec<GenericValue>,
+    /// How many threads a team has.
+    pub threads: Option<TokenStream>,
 }
 
 impl Door {
@@ -47,6 +53,7 @@ impl Door {
     pub fn function(self) -> Option<Ident> {
         match self {
             Door::Item => Some(format_ident!("item")),
+            Door::Team => Some(format_ident!("team")),
             Door::Span => Some(format_ident!("span")),
             Door::Whole => Some(format_ident!("whole")),
             Door::Device => None,
@@ -65,23 +72,29 @@ pub fn read(item: &ItemImpl) -> syn::Result<Target> {
     let segment = path.segments.last().filter(|_| negative.is_none());
     let door = match segment.map(|segment| segment.ident.to_string()).as_deref() {
         Some("CpuItem") => Door::Item,
+        Some("CpuTeam") => Door::Team,
         Some("CpuSpan") => Door::Span,
         Some("CpuWhole") => Door::Whole,
         Some("DeviceFunction") => Door::Device,
         _ => return Err(Error::new_spanned(path, HERE)),
     };
-    let definition = match segment.map(|segment| &segment.arguments) {
-        Some(PathArguments::AngleBracketed(list)) => match list.args.first() {
-            Some(GenericArgument::Type(ty)) if list.args.len() == 1 => Some(ty),
-            _ => None,
-        },
-        _ => None,
+    let given: Vec<&GenericArgument> = match segment.map(|segment| &segment.arguments) {
+        Some(PathArguments::AngleBracketed(list)) => list.args.iter().collect(),
+        _ => Vec::new(),
     };
-    let Some(definition) = definition else {
-        return Err(Error::new_spanned(
-            path,
-            "name the kernel definition, as in `CpuItem<Accelerate<'_, T>>`",
-        ));
+    let (definition, threads) = match (&given[..], door) {
+        ([GenericArgument::Type(definition), threads], Door::Team) => {
+            (definition, Some(threads.to_token_stream()))
+        }
+        (_, Door::Team) => {
+            let text = "name the kernel definition and the number of threads, as in `CpuTeam<Accelerate<'_, T>, 64>`";
+            return Err(Error::new_spanned(path, text));
+        }
+        ([GenericArgument::Type(definition)], _) => (definition, None),
+        _ => {
+            let text = "name the kernel definition, as in `CpuItem<Accelerate<'_, T>>`";
+            return Err(Error::new_spanned(path, text));
+        }
     };
     let unit_path = unit(&item.self_ty)?;
     let Some(unit) = unit_path.segments.last().map(|segment| segment.ident.clone()) else {
@@ -106,7 +119,8 @@ pub fn read(item: &ItemImpl) -> syn::Result<Target> {
             GenericParam::Lifetime(_) => None,
         })
         .collect();
-    Ok(Target { door, definition: with_static(definition, item), arguments, parameters, unit, unit_path })
+    let definition = with_static(definition, item);
+    Ok(Target { door, threads, definition, arguments, parameters, unit, unit_path })
 }
 
 fn unit(ty: &Type) -> syn::Result<Path> {
@@ -143,7 +157,7 @@ fn with_static(definition: &Type, item: &ItemImpl) -> TokenStream {
 pub fn lists(target: &Target, elements: Option<&Elements>) -> syn::Result<Vec<List>> {
     let Some(elements) = elements else {
         let Some(parameter) = target.parameters.first() else {
-            return Ok(vec![List { definition: target.definition.clone(), span: None, values: Vec::new() }]);
+            return Ok(vec![target.alone(None)]);
         };
         return Err(Error::new_spanned(
             parameter,
@@ -166,10 +180,7 @@ pub fn lists(target: &Target, elements: Option<&Elements>) -> syn::Result<Vec<Li
 fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn::Result<Vec<List>> {
     let own: Vec<String> = target.arguments.iter().map(text).collect();
     match texts {
-        [list] if *list == own => {
-            let span = Some(span_of(&elements.lists[0]));
-            Ok(vec![List { definition: target.definition.clone(), span, values: Vec::new() }])
-        }
+        [list] if *list == own => Ok(vec![target.alone(Some(span_of(&elements.lists[0])))]),
         _ if own.is_empty() => {
             Err(Error::new(elements.span, "this impl has no element type to choose: remove `for(..)`"))
         }
@@ -190,8 +201,19 @@ fn generic(target: &Target, list: &[GenericValue]) -> syn::Result<List> {
     // All at once, so that the next parameter is not replaced inside a type just put in.
     let values: Vec<(&Ident, TokenStream)> =
         target.parameters.iter().zip(list.iter().map(ToTokens::to_token_stream)).collect();
-    let definition = replace_ident(target.definition.clone(), &|ident| {
-        values.iter().find(|(name, _)| *name == ident).map(|(_, value)| value.clone())
-    });
-    Ok(List { definition, span: Some(span_of(list)), values: list.to_vec() })
+    let replaced = |tokens: &TokenStream| {
+        replace_ident(tokens.clone(), &|ident| {
+            values.iter().find(|(name, _)| *name == ident).map(|(_, value)| value.clone())
+        })
+    };
+    let (definition, threads) = (replaced(&target.definition), target.threads.as_ref().map(replaced));
+    Ok(List { definition, span: Some(span_of(list)), values: list.to_vec(), threads })
+}
+
+impl Target {
+    /// The implementation of an impl without parameters.
+    fn alone(&self, span: Option<Span>) -> List {
+        let (definition, threads) = (self.definition.clone(), self.threads.clone());
+        List { definition, span, values: Vec::new(), threads }
+    }
 }

@@ -413,6 +413,9 @@ impl Stager<'_> {
     }
 
     fn method(&mut self, call: &ExprMethodCall) -> TokenStream {
+        if self.scope.is_team(unparenthesised(&call.receiver)) {
+            return self.of_team(call);
+        }
         let name = call.method.to_string();
         if OF_ITERATORS.contains(&name.as_str()) {
             return self.refuse(&call.method, "iterators have none: write `for i in 0..n`");
@@ -434,10 +437,35 @@ impl Stager<'_> {
         quote_spanned!(call.method.span()=> #receiver.#method #generics (#(#arguments),*))
     }
 
-    /// The closure of a `let`.
+    /// An operation of a team, with the closures that it calls.
+    fn of_team(&mut self, call: &ExprMethodCall) -> TokenStream {
+        let receiver = self.place(&call.receiver);
+        let arguments: Vec<TokenStream> = call
+            .args
+            .iter()
+            .map(|argument| match unparenthesised(argument) {
+                Expr::Closure(closure) => self.closure(closure),
+                argument => self.value(argument),
+            })
+            .collect();
+        let (method, generics) = (&call.method, &call.turbofish);
+        quote_spanned!(call.method.span()=> #receiver.#method #generics (#(#arguments),*))
+    }
+
+    /// The closure of a `let`, or of an operation.
     pub(super) fn closure(&mut self, closure: &ExprClosure) -> TokenStream {
         self.scope.enter();
-        let inputs: Vec<TokenStream> = closure.inputs.iter().map(|input| self.pattern(input)).collect();
+        let (mut inputs, mut bindings) = (Vec::new(), Vec::new());
+        let names = self.own(closure.inputs.len());
+        for (input, name) in closure.inputs.iter().zip(&names) {
+            let (pattern, ty) = match input {
+                Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
+                pattern => (pattern, None),
+            };
+            let declared = ty.map(|ty| self.of(ty)).map(|ty| quote!(: #ty));
+            inputs.push(quote!(#name #declared));
+            bindings.push(self.binding(pattern, None, quote!(#name), false));
+        }
         let outer = self.result.take();
         let body = self.value(&closure.body);
         self.result = outer;
@@ -449,7 +477,7 @@ impl Stager<'_> {
                 Some(quote!(-> #ty))
             }
         };
-        quote_spanned!(closure.span()=> |#(#inputs),*| #output { #body })
+        quote_spanned!(closure.span()=> |#(#inputs),*| #output { #(#bindings)* #body })
     }
 
     /// `return`, `break`, `continue` and `panic!`, as statements.

@@ -18,12 +18,13 @@ mod tests;
 mod types;
 
 use crate::errors::Errors;
-use crate::tokens::{replace_ident, respan};
+use crate::tokens::{last_segment, replace_ident, respan};
+use expression::own;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use scope::Scope;
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, Ident, ImplItem, ImplItemFn, ItemFn, ItemImpl, Pat, ReturnType};
+use syn::{Error, FnArg, Ident, ImplItem, ImplItemFn, ItemFn, ItemImpl, Pat, ReturnType, Type};
 
 /// Writes the second function of one body.
 struct Stager<'c> {
@@ -32,12 +33,22 @@ struct Stager<'c> {
     scope: Scope,
     /// What stands for the function's result; `None` in a closure, which has no `return` in the text.
     result: Option<TokenStream>,
+    /// Variables of the second function alone so far.
+    own: usize,
     errors: Errors,
 }
 
 impl<'c> Stager<'c> {
     fn new(staging: &'c TokenStream) -> Stager<'c> {
-        Stager { staging, scope: Scope::default(), result: Some(quote!(())), errors: Errors::default() }
+        let (scope, errors) = (Scope::default(), Errors::default());
+        Stager { staging, scope, result: Some(quote!(())), own: 0, errors }
+    }
+
+    /// Variables of the second function alone, which no others shadow.
+    fn own(&mut self, count: usize) -> Vec<Ident> {
+        let first = self.own;
+        self.own += count;
+        (first..self.own).map(|number| own(&format!("own_{number}"))).collect()
     }
 
     /// Reports what has no text. The tokens stand for a value of any type; the program does not compile.
@@ -47,26 +58,33 @@ impl<'c> Stager<'c> {
     }
 }
 
-/// The function of an item door.
-fn item_function(implementation: &ItemImpl) -> syn::Result<&ImplItemFn> {
+/// The function of the door.
+fn function_of<'i>(implementation: &'i ItemImpl, door: &str) -> syn::Result<&'i ImplItemFn> {
     let function = implementation.items.iter().find_map(|item| match item {
-        ImplItem::Fn(function) if function.sig.ident == "item" => Some(function),
+        ImplItem::Fn(function) if function.sig.ident == door => Some(function),
         _ => None,
     });
-    function.ok_or_else(|| Error::new_spanned(implementation, "`devices` needs the function `item`"))
+    function
+        .ok_or_else(|| Error::new_spanned(implementation, format!("`devices` needs the function `{door}`")))
 }
 
-/// The second function of an item door, `fn NAME() -> Text`. `values`: for each of the impl's parameters the
-/// type or constant in this entry of `for(..)`.
-pub fn of_item(
-    implementation: &ItemImpl,
-    definition: &TokenStream,
-    values: &[(&Ident, TokenStream)],
-    name: &Ident,
-    options: &TokenStream,
-    core: &TokenStream,
-) -> syn::Result<TokenStream> {
-    let function = item_function(implementation)?;
+/// An impl of an item or team door, for one entry of `for(..)`.
+pub struct Staged<'a> {
+    pub implementation: &'a ItemImpl,
+    pub definition: &'a TokenStream,
+    /// How many threads a team has.
+    pub threads: Option<&'a TokenStream>,
+    /// For each of the impl's parameters the type or constant.
+    pub values: &'a [(&'a Ident, TokenStream)],
+    /// Of the second function.
+    pub name: &'a Ident,
+    pub options: &'a TokenStream,
+}
+
+/// The second function of a door, `fn NAME() -> Text`.
+pub fn of_door(staged: &Staged<'_>, core: &TokenStream) -> syn::Result<TokenStream> {
+    let Staged { implementation, definition, threads, values, name, options } = *staged;
+    let function = function_of(implementation, if threads.is_some() { "team" } else { "item" })?;
     let replaced = replace_ident(function.to_token_stream(), &|ident| {
         values.iter().find(|(parameter, _)| *parameter == ident).map(|(_, value)| value.clone())
     });
@@ -74,17 +92,24 @@ pub fn of_item(
     let kernel = quote!(#core::kernel);
     let staging = quote!(#kernel::staging);
     let mut stager = Stager::new(&staging);
-    let mut bindings = Vec::new();
+    // The text of a team begins with it.
+    let team = own("team");
+    let mut bindings: Vec<TokenStream> =
+        threads.iter().map(|threads| quote!(let #team = #staging::team::<{ #threads }>();)).collect();
     let arguments = [
         quote!(#staging::work_item::<{ <<#definition as #kernel::KernelDefinition>::Index as #kernel::Rank>::N }>()),
         quote!(<#definition as #staging::StagedDefinition<#staging::Device>>::arguments()),
+        quote!(#team),
     ];
-    for (input, value) in function.sig.inputs.iter().zip(arguments) {
+    for (at, (input, value)) in function.sig.inputs.iter().zip(arguments).enumerate() {
         let FnArg::Typed(input) = input else { continue };
         match &*input.pat {
             Pat::Ident(pattern) => {
                 let ident = &pattern.ident;
-                stager.scope.add(ident);
+                match at {
+                    2 => stager.scope.add_team(ident),
+                    _ => stager.scope.add(ident),
+                }
                 bindings.push(quote!(let #ident = #value;));
             }
             Pat::Wild(_) => bindings.push(quote!(let _ = #value;)),
@@ -104,6 +129,16 @@ pub fn of_item(
             })
         }
     })
+}
+
+/// Whether a type is `&mut Team<64>`, by its name.
+fn is_team(ty: &Type) -> bool {
+    match crate::tokens::plain(ty) {
+        Type::Reference(reference) => {
+            last_segment(&reference.elem).is_some_and(|segment| segment.ident == "Team")
+        }
+        _ => false,
+    }
 }
 
 /// `#[kernel_fn]`: the function as written, and a type of its name whose function `stage` is the second one.
@@ -147,6 +182,9 @@ pub fn kernel_fn(attribute: TokenStream, item: TokenStream, core: &TokenStream) 
         // A reference is the place itself.
         let lent = matches!(crate::tokens::plain(&input.ty), syn::Type::Reference(_));
         bindings.push(stager.binding(&input.pat, None, quote!(#name), lent));
+        if let (Pat::Ident(pattern), true) = (&*input.pat, is_team(&input.ty)) {
+            stager.scope.add_team(&pattern.ident);
+        }
     }
     let body = stager.block(&function.block);
     stager.errors.finish()?;
@@ -178,6 +216,8 @@ pub fn kernel_fn(attribute: TokenStream, item: TokenStream, core: &TokenStream) 
 /// A text that is registered.
 pub struct Entry<'a> {
     pub definition: &'a TokenStream,
+    /// How many threads a team has.
+    pub threads: Option<&'a TokenStream>,
     /// The function that writes it.
     pub text: &'a Ident,
     pub name: &'a str,
@@ -191,7 +231,11 @@ pub struct Entry<'a> {
 
 /// The entries of a text in the inventory, for the targets that take it.
 pub fn entries(entry: &Entry<'_>, core: &TokenStream) -> TokenStream {
-    let Entry { definition, text, name, priority, attributes, fast_math, span } = entry;
+    let Entry { definition, threads, text, name, priority, attributes, fast_math, span } = entry;
+    let threads = match threads {
+        Some(threads) => quote!(::core::option::Option::Some((#threads) as u32)),
+        None => quote!(::core::option::Option::None),
+    };
     let kernel = quote!(#core::kernel);
     let texts: Vec<_> = attributes.iter().map(|(key, value)| quote!((#key, #value))).collect();
     // Otherwise sums and products are rounded as they are written: in OpenCL C a pragma says so.
@@ -209,6 +253,7 @@ pub fn entries(entry: &Entry<'_>, core: &TokenStream) -> TokenStream {
                             target: #target,
                             name: #name,
                             priority: #priority,
+                            threads: #threads,
                             beside: ::core::file!(),
                             texts: &[("build_options", #options), #(#texts),*],
                             text: #text,

@@ -10,6 +10,8 @@ enum Kind {
     /// A reference: the place that it is to.
     Lent,
     Closure,
+    /// A team: its operations take closures.
+    Team,
 }
 
 /// The variables that are visible.
@@ -41,6 +43,11 @@ impl Scope {
         self.insert(name, Kind::Closure);
     }
 
+    /// Adds a team.
+    pub fn add_team(&mut self, name: &Ident) {
+        self.insert(name, Kind::Team);
+    }
+
     /// Adds a reference.
     pub fn lend(&mut self, name: &Ident) {
         self.insert(name, Kind::Lent);
@@ -63,12 +70,17 @@ impl Scope {
 
     /// The variable that an expression names.
     pub fn variable<'e>(&self, expression: &'e Expr) -> Option<&'e Ident> {
-        name(expression).filter(|name| matches!(self.find(name), Some(Kind::Value | Kind::Lent)))
+        name(expression).filter(|name| matches!(self.find(name), Some(Kind::Value | Kind::Lent | Kind::Team)))
     }
 
     /// Whether an expression names a reference.
     pub fn is_lent(&self, expression: &Expr) -> bool {
-        name(expression).is_some_and(|name| self.find(name) == Some(Kind::Lent))
+        name(expression).is_some_and(|name| matches!(self.find(name), Some(Kind::Lent | Kind::Team)))
+    }
+
+    /// Whether an expression names a team.
+    pub fn is_team(&self, expression: &Expr) -> bool {
+        name(expression).is_some_and(|name| self.find(name) == Some(Kind::Team))
     }
 
     /// The closure that an expression names.

@@ -117,6 +117,16 @@ impl Stager<'_> {
     ) -> TokenStream {
         let staging = self.staging;
         let ty = ty.map(|ty| self.of(ty)).map(|ty| quote!(: #ty));
+        if let Pat::Slice(slice) = pattern {
+            let names = self.own(slice.elems.len());
+            let elements: Vec<TokenStream> = slice
+                .elems
+                .iter()
+                .zip(&names)
+                .map(|(pattern, name)| self.binding(pattern, None, quote!(#name), false))
+                .collect();
+            return quote_spanned!(pattern.span()=> let [#(#names),*] = #staging::elements(#value); #(#elements)*);
+        }
         let hint = match pattern {
             Pat::Ident(name) => crate::definition_name(&name.ident),
             _ => "v".to_owned(),
@@ -126,11 +136,6 @@ impl Stager<'_> {
             (false, true) => quote!(#staging::Value::variable(#value, #hint)),
             (false, false) => quote!(#staging::Value::named(#value, #hint)),
         };
-        if let Pat::Slice(slice) = pattern {
-            let names: Vec<TokenStream> = slice.elems.iter().map(|pattern| self.pattern(pattern)).collect();
-            let elements = quote!(#staging::elements(#value));
-            return quote_spanned!(pattern.span()=> let [#(#names),*] = #elements;);
-        }
         if let Pat::Struct(structure) = pattern {
             let alias = format_ident!("FlashStaged{}", structure.fields.len());
             let path = &structure.path;

@@ -64,6 +64,7 @@ pub fn derive(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
                 fn unset(_: &str) -> Self {
                     #value { #(#names: #staging::Value::unset(#texts),)* }
                 }
+                #[track_caller]
                 fn assign(&self, from: &Self) {
                     #(#staging::Value::assign(&self.#names, &from.#names);)*
                 }

@@ -608,6 +608,64 @@ fn deposit(rt: &RuntimeObj, n: usize, of: usize) -> Result<Row> {
     )
 }
 
+// ---- teams ----
+
+/// The exponentials of a row, roughly, divided by their sum.
+#[derive(KernelDefinition)]
+#[kernel(name = "doors.shares", dims(row))]
+struct Shares<'a> {
+    x: Item<'a, Read<Row<f32>>>,
+    y: Item<'a, Write<Row<f32>>>,
+}
+
+/// `(1 + x / 8)^8`, which compilers vectorise.
+fn growth(x: f32) -> f32 {
+    let y = 1.0 + x / 8.0;
+    (y * y) * (y * y) * ((y * y) * (y * y))
+}
+
+#[kernel]
+impl CpuTeam<Shares<'_>, 64> for Plain {
+    fn team(_: Index<1>, k: SharesItem<'_>, team: &mut Team<64>) {
+        let most = team.reduce(k.x.len(), f32::MIN, |i| k.x[i], |a, b| if b > a { b } else { a });
+        let sum = team.reduce(k.x.len(), 0.0, |i| growth(k.x[i] - most), |a, b| a + b);
+        team.set(k.y, |i| growth(k.x[i] - most) / sum);
+    }
+}
+
+/// A value for each element, combined in the order of a team of 64.
+fn in_parts(x: &[f32], first: f32, value: impl Fn(f32) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut parts = [first; 64];
+    for x in x.chunks(64) {
+        parts.iter_mut().zip(x).for_each(|(part, x)| *part = combine(*part, value(*x)));
+    }
+    let mut half = 32;
+    while half > 0 {
+        (0..half).for_each(|i| parts[i] = combine(parts[i], parts[i + half]));
+        half /= 2;
+    }
+    parts[0]
+}
+
+/// Beside the same loops over slices.
+fn shares(rt: &RuntimeObj, width: usize, rows: usize) -> Result<Row> {
+    let x = field(width * rows);
+    let (a, b) = (shaped(&x, &[width, rows]), zeros::<f32>(&[width, rows]));
+    row(
+        format!("Team, shares of rows of {width}, f32, against rayon"),
+        width * rows,
+        &b,
+        || Ok(rt.submit(Shares::of(&a, &b)).exec([rows as u64])?),
+        |out| {
+            out.par_chunks_mut(width).zip(x.par_chunks(width)).for_each(|(y, x)| {
+                let most = in_parts(x, f32::MIN, |x| x, |a, b| if b > a { b } else { a });
+                let sum = in_parts(x, 0.0, |x| growth(x - most), |a, b| a + b);
+                y.iter_mut().zip(x).for_each(|(y, x)| *y = growth(x - most) / sum);
+            });
+        },
+    )
+}
+
 // ---- closures ----
 
 #[derive(KernelDefinition)]
@@ -714,6 +772,7 @@ pub fn rows(c: Option<Stencils>) -> Result<Vec<Row>> {
         dot(&rt, 1 << 20)?,
         histogram(&rt, 1 << 22)?,
         fft(&rt, 16)?,
+        shares(&rt, 1000, 1000)?,
         scatter(&rt, 1 << 20, 1 << 16)?,
         deposit(&rt, 1 << 20, 1 << 16)?,
         closure(&rt, 64)?,

@@ -40,6 +40,7 @@ mod reduce;
 mod regions;
 mod scatter;
 mod sharing;
+mod teams;
 mod uniforms;
 mod views;
 mod waiting;

@@ -2,6 +2,7 @@
 //! which each has variables of its own; an array is one in C.
 
 use super::memory::Indexed;
+use super::team::is_shared;
 use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{block, captured, define, error, name, say};
 use std::rc::Rc;
@@ -41,6 +42,7 @@ macro_rules! tuples {
             fn unset(hint: &str) -> Self {
                 ($($part::unset(hint),)*)
             }
+            #[track_caller]
             fn assign(&self, from: &Self) {
                 $(self.$number.assign(&from.$number);)*
             }
@@ -145,6 +147,14 @@ impl<V: Variable, const N: usize> ArrayValue<V, N> {
         N.constant()
     }
 
+    /// Where it is in the text.
+    pub(super) fn path(&self) -> Option<Rc<str>> {
+        match &self.0 {
+            Content::List(_) => None,
+            Content::Variable { path, .. } => Some(path.clone()),
+        }
+    }
+
     fn declared(hint: &str) -> (Self, String) {
         let name = name(hint);
         say(&format!("{};", Self::declaration(&name)));
@@ -176,6 +186,10 @@ impl<V: Variable, const N: usize> Value for ArrayValue<V, N> {
     }
 
     fn variable(self, hint: &str) -> Self {
+        // An array that a team has just made: one that is read is a copy.
+        if self.path().is_some_and(|path| is_shared(&path)) {
+            return self;
+        }
         let (made, _) = Self::declared(hint);
         made.assign(&self);
         made
@@ -185,6 +199,7 @@ impl<V: Variable, const N: usize> Value for ArrayValue<V, N> {
         Self::declared(hint).0
     }
 
+    #[track_caller]
     fn assign(&self, from: &Self) {
         let Content::Variable { path: to, .. } = &self.0 else {
             return error("this array has no place that could be written");

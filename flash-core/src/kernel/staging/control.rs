@@ -157,7 +157,7 @@ pub fn never<V: Value>() -> V {
 /// A function, or the kernel itself. Its text stands where it is called.
 #[track_caller]
 pub fn function<V: Value>(body: impl FnOnce() -> V) -> V {
-    let (value, said) = match enter() {
+    let (value, said) = match enter(false) {
         true => captured(|| body().read()),
         false => (V::never(), String::new()),
     };
@@ -170,6 +170,25 @@ pub fn function<V: Value>(body: impl FnOnce() -> V) -> V {
     let result = ended.result.unwrap_or_else(V::never);
     let ((), assigned) = captured(|| result.assign(&value));
     // The label stands behind all variables of the function.
+    block("", &(said + &assigned), &format!("\nend_{}:;", ended.label));
+    result
+}
+
+/// What computes one value of a team's operation.
+#[track_caller]
+pub(super) fn cell<V: Value>(body: impl FnOnce() -> V) -> V {
+    let (value, said) = match enter(true) {
+        true => captured(|| body().read()),
+        false => (V::never(), String::new()),
+    };
+    let ended = leave::<V>();
+    if !ended.returns {
+        say(said.trim_end_matches('\n'));
+        return value;
+    }
+    // It may panic: there is a value all the same.
+    let result = V::unset("value");
+    let ((), assigned) = captured(|| result.assign(&value));
     block("", &(said + &assigned), &format!("\nend_{}:;", ended.label));
     result
 }

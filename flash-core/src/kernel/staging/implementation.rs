@@ -71,11 +71,14 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
     let definitions = writer.definitions();
-    let Writer { statements, mut parameters, messages, .. } = writer;
+    let Writer { statements, mut parameters, messages, group_memory, .. } = writer;
+    let group_memory: String =
+        group_memory.iter().map(|declaration| format!("FLASH_LOCAL {declaration};\n")).collect();
     parameters.push("FLASH_ARGS".to_owned());
     let parameters = parameters.join(", ");
-    let kernel_text =
-        indented(&format!("FLASH_KERNEL {ENTRY}({parameters}) {{\nFLASH_FOR_ITEMS {{\n{statements}}}\n}}\n"));
+    let kernel_text = indented(&format!(
+        "FLASH_KERNEL {ENTRY}({parameters}) {{\n{group_memory}FLASH_FOR_ITEMS {{\n{statements}}}\n}}\n"
+    ));
     let rounded = if options.fast_math { "" } else { ROUNDED };
     let unchecked = if options.unchecked { UNCHECKED } else { "" };
     let source = format!(
@@ -113,6 +116,8 @@ pub struct StagedCode {
     pub name: &'static str,
     /// Its priority.
     pub priority: i32,
+    /// The threads of its team; `None`: a thread has a work item of its own.
+    pub threads: Option<u32>,
     /// The kernel's source file.
     pub beside: &'static str,
     /// Attributes: for its selection, and options of the compiler.
@@ -124,11 +129,13 @@ pub struct StagedCode {
 /// Describes a text as an implementation of `D` for a kind of device. What it allocates lives for ever: there
 /// is one per target and set of types.
 pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static abi::Implementation {
-    let StagedCode { target, name, priority, beside, texts, text } = *code;
+    let StagedCode { target, name, priority, threads, beside, texts, text } = *code;
     let Text { source, messages } = text();
     let source: &'static str = source.leak();
     let mut texts = texts.to_vec();
     texts.push(("entry", ENTRY));
+    // A work-group is one team: it has the memory, and meets at the barriers.
+    let team = threads.map(|threads| [("threads_per_item", threads), ("work_group_size", threads)]);
     device_implementation::<D>(&DeviceCode {
         target,
         name,
@@ -138,7 +145,7 @@ pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static
         beside,
         defines: &[],
         texts: &texts,
-        numbers: &[],
+        numbers: team.as_ref().map_or(&[], |team| team),
         flags: &["cooperating", "checked"],
         messages: &messages,
     })

@@ -317,6 +317,7 @@ impl<T: Plain> Clone for OutValue<T> {
 
 impl<T: Plain> OutValue<T> {
     /// Writes it.
+    #[track_caller]
     pub fn set(&self, value: T::Value) {
         self.0.assign(&value.read());
     }
@@ -368,6 +369,7 @@ impl<T: Plain> PhasedValue<T> {
     }
 
     /// Sets the own element, for the next phase.
+    #[track_caller]
     pub fn set(&self, value: T::Value) {
         self.own.assign(&value.read());
     }

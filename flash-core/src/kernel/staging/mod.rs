@@ -17,6 +17,7 @@
 //! | `real` | [`Real`]: `f32` and `f64` in generic kernels |
 //! | `ops`, `control` | operators and methods, control flow |
 //! | `memory`, `shared`, `arguments` | the views of a kernel |
+//! | `team` | the team of a kernel |
 //! | `implementation` | the finished text as an implementation |
 
 mod aggregate;
@@ -28,6 +29,7 @@ mod number;
 mod ops;
 mod real;
 mod shared;
+mod team;
 mod value;
 mod writer;
 
@@ -48,6 +50,7 @@ pub use ops::{
 };
 pub use real::Real;
 pub use shared::{AccumulatorValue, Combine, ScatterValue};
+pub use team::{CellValues, TeamValue, team};
 pub use value::{Expr, Plain, Scalar, Stage, Value, Variable};
 
 /// What stands for the values of a type.

@@ -2,6 +2,7 @@
 
 use super::memory::{element, handles, length};
 use super::number::Number;
+use super::team::{not_of_a_team, once_for_all};
 use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{define, error};
 use super::{literal, ops};
@@ -85,6 +86,7 @@ impl<C: ?Sized, Op> AccumulatorValue<C, Op> {
     where
         Op: Combine<T>,
     {
+        not_of_a_team("`Reduce`");
         let place = Expr::<T>::at(format!("FLASH_REDUCE({}, {})", self.name, i.text()), true);
         place.assign(&Op::combined(place.read(), value.read()));
     }
@@ -146,6 +148,7 @@ impl<T: Number + AtomicElement> ScatterValue<T> {
     /// Element `i` now.
     #[track_caller]
     pub fn load(&self, i: Expr<usize>) -> Expr<T> {
+        once_for_all("`load`");
         element::<T>(&self.name, &i.read().named("at").text()).read()
     }
 
@@ -177,6 +180,7 @@ impl<T: Number + AtomicElement> ScatterValue<T> {
     /// A loop that compares and exchanges, as on the CPU.
     #[track_caller]
     fn update(&self, name: &str, now: &str, i: &Expr<usize>, value: &Expr<T>) -> Expr<T> {
+        once_for_all(&format!("`{name}`"));
         define(EXCHANGES.to_owned());
         let (c, bits) = (T::C, T::BITS);
         let function = format!("flash_atomic_{name}_{}", T::NAME);

@@ -1,5 +1,6 @@
 //! Values of a staged kernel: [`Expr`], a number in the text, and what is made of numbers.
 
+use super::team;
 use super::writer::{Piece, name, say};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -149,9 +150,12 @@ impl<T: Scalar> Value for Expr<T> {
     }
 
     #[inline(never)]
+    #[track_caller]
     fn assign(&self, from: &Self) {
-        if !from.text.get().is_empty() {
-            say(&format!("{} = {};", self.text.get(), from.text.get()));
+        let (to, from) = (self.text.get(), from.text.get());
+        let store = format!("{to} = {from};");
+        if !from.is_empty() && !team::stored_by_one(&to, &store) {
+            say(&store);
         }
     }
 

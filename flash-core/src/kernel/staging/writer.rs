@@ -22,10 +22,25 @@ pub(super) struct Writer {
     pub messages: Vec<String>,
     /// What has no text: a line of `#error` each.
     pub errors: Vec<String>,
+    /// Arrays of a group's memory, which C wants at the kernel's top.
+    pub group_memory: Vec<String>,
+    /// The kernel has a team.
+    pub team: Option<TeamText>,
     /// Functions that are being written, the kernel first.
     frames: Vec<Frame>,
     names: usize,
     pieces: Vec<Rc<str>>,
+}
+
+/// What is known of a kernel's team.
+#[derive(Default)]
+pub(super) struct TeamText {
+    /// What is written is run by one thread for each place of an operation.
+    pub inside: bool,
+    /// The text stores what an operation has made.
+    pub stores: bool,
+    /// Arrays for sums, by the types of their elements.
+    pub sums: Vec<(String, String)>,
 }
 
 /// A piece of text, by its number in this thread's text.
@@ -48,6 +63,8 @@ impl Piece {
 /// A function: the label behind it, to which a `return` goes.
 struct Frame {
     label: usize,
+    /// It computes one value of a team's operation: a panic ends that, and the thread meets the others.
+    is_cell: bool,
     /// Declarations of its result, if there was a `return` with one.
     declarations: String,
     result: Option<Box<dyn Any>>,
@@ -134,13 +151,20 @@ pub(super) fn block(head: &str, inside: &str, tail: &str) {
     });
 }
 
-/// Begins a function. False: there are too many inside each other.
+/// Begins a function, or what computes one value of a team's operation. False: there are too many inside each
+/// other.
 #[track_caller]
-pub(super) fn enter() -> bool {
+pub(super) fn enter(is_cell: bool) -> bool {
     let fits = with(|writer| {
         writer.names += 1;
         let label = writer.names;
-        writer.frames.push(Frame { label, declarations: String::new(), result: None, returns: false });
+        writer.frames.push(Frame {
+            label,
+            is_cell,
+            declarations: String::new(),
+            result: None,
+            returns: false,
+        });
         writer.frames.len() <= MOST_FRAMES
     });
     if !fits {
@@ -168,11 +192,13 @@ pub(super) fn returned<V: Clone + 'static>(result: impl FnOnce() -> V) -> V {
     })
 }
 
-/// Goes to the end of the innermost function, or of the kernel.
+/// Goes to the end of the innermost function, or of the kernel: in a team's operation, of the value.
 pub(super) fn go_to_end(kernel: bool) {
     let label = with(|writer| {
-        let frame = if kernel { writer.frames.first_mut() } else { writer.frames.last_mut() };
-        frame.map_or(0, |frame| {
+        let frames = &mut writer.frames;
+        let last = frames.len().saturating_sub(1);
+        let at = if kernel { frames.iter().rposition(|frame| frame.is_cell).unwrap_or(0) } else { last };
+        frames.get_mut(at).map_or(0, |frame| {
             frame.returns = true;
             frame.label
         })
@@ -193,8 +219,13 @@ pub(super) struct Ended<V> {
 pub(super) fn leave<V: Clone + 'static>() -> Ended<V> {
     with(|writer| {
         let frame = writer.frames.pop();
-        let frame =
-            frame.unwrap_or(Frame { label: 0, declarations: String::new(), result: None, returns: false });
+        let frame = frame.unwrap_or(Frame {
+            label: 0,
+            is_cell: false,
+            declarations: String::new(),
+            result: None,
+            returns: false,
+        });
         let result = frame.result.as_ref().and_then(|result| result.downcast_ref::<V>().cloned());
         Ended { label: frame.label, returns: frame.returns, declarations: frame.declarations, result }
     })

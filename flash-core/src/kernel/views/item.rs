@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// `Read`, `ReadWrite` or `Write` of an element or a [`Row`]: the types in the three doors.
+/// `Read`, `ReadWrite` or `Write` of an element or a [`Row`]: the types in the doors.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an access",
     label = "write `Item<'a, Read<T>>`, `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`, with `Row<T>` for rows"

@@ -8,5 +8,6 @@ mod groups;
 mod meaning;
 mod numbers;
 mod options;
+mod teams;
 mod texts;
 mod uniforms;
