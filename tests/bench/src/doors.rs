@@ -10,6 +10,7 @@ use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::{Result, ensure};
 use flash::kernel;
 use flash::kernel::prelude::*;
+use flash::kernel::views;
 use flash::prelude::*;
 use rayon::prelude::*;
 use std::ffi::{c_int, c_long};
@@ -614,8 +615,8 @@ fn deposit(rt: &RuntimeObj, n: usize, of: usize) -> Result<Row> {
 #[derive(KernelDefinition)]
 #[kernel(name = "doors.shares", dims(row))]
 struct Shares<'a> {
-    x: Item<'a, Read<Row<f32>>>,
-    y: Item<'a, Write<Row<f32>>>,
+    x: Item<'a, Read<views::Row<f32>>>,
+    y: Item<'a, Write<views::Row<f32>>>,
 }
 
 /// `(1 + x / 8)^8`, which compilers vectorise.

@@ -404,8 +404,8 @@ flash_kernel(FLASH_GLOBAL float *x_3, FLASH_ARGS) {
         float part_7 = 0.0f;
         for (flash_u64 slot_8 = flash_lane; slot_8 < count_5; slot_8 += 64ul) {
             const float t_10 = FLASH_AT(x_3, FLASH_IN_ROW(own_4, FLASH_ROW_LEN(x_3), slot_8));
-            const float t_11 = part_7;
-            part_7 = (t_11 + t_10);
+            const float t_12 = part_7;
+            part_7 = (t_12 + t_10);
         }
         FLASH_MEET();
         const float t_13 = part_7;
@@ -413,9 +413,9 @@ flash_kernel(FLASH_GLOBAL float *x_3, FLASH_ARGS) {
         FLASH_MEET();
         for (int half_14 = 32; half_14 > 0; half_14 /= 2) {
             if (flash_lane < half_14) {
-                const float t_15 = flash_shared_6[flash_lane];
-                const float t_16 = flash_shared_6[flash_lane + half_14];
-                flash_shared_6[flash_lane] = (t_15 + t_16);
+                const float t_16 = flash_shared_6[flash_lane];
+                const float t_17 = flash_shared_6[flash_lane + half_14];
+                flash_shared_6[flash_lane] = (t_16 + t_17);
             }
             FLASH_MEET();
         }
