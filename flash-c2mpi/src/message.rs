@@ -541,10 +541,12 @@ fn covers(argument: &ArgumentDescriptor, shape: &[u64], dimensions: &[Dim]) -> b
         View::Item | View::Phased => {
             let axes = shape.get(usize::from(argument.row)..).unwrap_or_default();
             let counts = argument.along.iter().map(|along| match dimensions.get(*along) {
-                Some(Dim::Count(count)) => Some(count),
+                Some(Dim::Count(count)) => Some(*count),
                 _ => None,
             });
-            axes.len() == argument.along.len() && counts.eq(axes.iter().map(Some))
+            let items =
+                axes.iter().enumerate().map(|(axis, extent)| Some(argument.items_along(axis, *extent)));
+            axes.len() == argument.along.len() && counts.eq(items)
         }
         _ => false,
     }
@@ -558,7 +560,8 @@ fn implied(kernel: &KernelDescriptor, items: &[Item], arrays: &[Array]) -> Resul
             let axis = argument.along.iter().position(|along| *along == dimension)?;
             let along_items = matches!(argument.view, View::Item | View::Phased);
             let shape = &arrays[*array].shape;
-            shape.get(axis + usize::from(argument.row)).copied().filter(|_| along_items)
+            let extent = shape.get(axis + usize::from(argument.row)).filter(|_| along_items)?;
+            Some(argument.items_along(axis, *extent))
         })
     };
     let all = kernel.dimensions.iter().enumerate();

@@ -318,6 +318,7 @@ mod tests {
             row: false,
             along: Vec::new(),
             stages: None,
+            tile: Vec::new(),
             structure: false,
             reduce: None,
         }

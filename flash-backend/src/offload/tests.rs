@@ -229,6 +229,7 @@ impl Given {
             row: false,
             along: Vec::new(),
             stages: None,
+            tile: Vec::new(),
             structure: false,
             reduce: None,
         };

@@ -94,6 +94,9 @@ pub struct PackagedArgument {
     /// True if the kernel sees a row of elements.
     #[serde(default)]
     pub row: bool,
+    /// Elements that a work item owns along the first axes, if these are several.
+    #[serde(default)]
+    pub tile: Vec<u64>,
     /// The dimensions that index it. Default: all, for what each work item has of its own.
     pub along: Option<Vec<String>>,
     /// Of a phased argument: the dimension, and its use per value.
@@ -508,6 +511,7 @@ impl PackagedArgument {
             access: self.access,
             element,
             row: self.row,
+            tile: self.tile.clone(),
             along,
             stages,
             structure: self.structure,

@@ -28,7 +28,8 @@
 pub use super::Threads;
 pub use super::staging::Real;
 pub use super::views::{
-    Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Uniform, Whole, Window, Write,
+    Block, Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Tile, Uniform, Whole, Window,
+    Write,
 };
 pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuTeam, CpuWhole, Element, Index, Space, Span, Team};
 pub use super::{KernelDefinition, partition_map};

@@ -9,6 +9,7 @@
 //! Values have the same bits on the CPU and on devices: [`reduce`](Team::reduce) combines in an order that
 //! follows from the number of threads, which the implementation fixes.
 
+use super::views::TileViewMut;
 use super::{CpuItem, KernelDefinition};
 use std::marker::PhantomData;
 
@@ -159,7 +160,7 @@ impl<const THREADS: usize> Team<THREADS> {
         parts[0]
     }
 
-    /// Sets all elements of the work item's own row.
+    /// Sets all elements of the work item's own row or block.
     #[inline(always)]
     pub fn set<T: Copy>(&mut self, row: &mut [T], value: impl Fn(usize) -> T) {
         for (i, element) in row.iter_mut().enumerate() {
@@ -167,11 +168,31 @@ impl<const THREADS: usize> Team<THREADS> {
         }
     }
 
-    /// Replaces all elements of the work item's own row, each by a function of its place and its value.
+    /// Replaces all elements of the work item's own row or block, each by a function of its place and its value.
     #[inline(always)]
     pub fn map<T: Copy>(&mut self, row: &mut [T], value: impl Fn(usize, T) -> T) {
         for (i, element) in row.iter_mut().enumerate() {
             *element = value(i, *element);
+        }
+    }
+
+    /// Sets all elements of the work item's own tile, by functions of their places `[y, x]`.
+    #[inline(always)]
+    pub fn set_tile<T: Copy>(&mut self, tile: &mut TileViewMut<'_, T>, value: impl Fn([usize; 2]) -> T) {
+        for y in 0..tile.rows() {
+            for (x, element) in tile.row_mut(y).iter_mut().enumerate() {
+                *element = value([y, x]);
+            }
+        }
+    }
+
+    /// Replaces all elements of the work item's own tile, each by a function of its place and its value.
+    #[inline(always)]
+    pub fn map_tile<T: Copy>(&mut self, tile: &mut TileViewMut<'_, T>, value: impl Fn([usize; 2], T) -> T) {
+        for y in 0..tile.rows() {
+            for (x, element) in tile.row_mut(y).iter_mut().enumerate() {
+                *element = value([y, x], *element);
+            }
         }
     }
 

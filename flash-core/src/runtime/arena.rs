@@ -45,6 +45,15 @@ impl Bump {
         self.grow(units)
     }
 
+    /// A value's place.
+    pub fn put<T: Copy>(&mut self, value: T) -> *const T {
+        const { assert!(align_of::<T>() <= 16) };
+        let place: *mut T = self.alloc(size_of::<T>()).cast();
+        // SAFETY: there is room for a `T`, aligned to 16 bytes.
+        unsafe { place.write(value) };
+        place
+    }
+
     /// Goes to the next chunk that is large enough.
     #[cold]
     fn grow(&mut self, units: usize) -> *mut u8 {

@@ -1,7 +1,7 @@
 //! Checks of launches that settings ask for. `FLASH_CHECK_BOUNDS=1`: of what a kernel indexes with, before it
 //! runs. `FLASH_CHECK_WRITES=1`: that a kernel writes every element that it promised to write.
 
-use super::facts::KernelFacts;
+use super::facts::{ArgumentFacts, KernelFacts};
 use crate::error::Error;
 use crate::kernel::{Candidate, ContentsCheck, WrongContents};
 use crate::nested::KernelMark;
@@ -47,8 +47,24 @@ const PATTERN: u8 = 0xa5;
 
 /// The elements of write-only arguments in the launch's range, filled with a pattern.
 pub(super) struct WriteCheck {
-    /// Per argument, the first element of each row that some work item owns.
-    promised: Vec<(usize, Vec<u64>)>,
+    /// Per argument, the runs of elements that some work item owns.
+    promised: Vec<(usize, Vec<Range<u64>>)>,
+}
+
+/// The runs of elements of a work item whose first is `first`: a row, or the rows of a tile.
+fn owned(spec: &ArgumentFacts, arg: &Arg, first: u64) -> impl Iterator<Item = Range<u64>> {
+    // SAFETY: a part lives as long as the launch.
+    let part = unsafe { arg.part.as_ref() }.filter(|_| !spec.tile.is_empty());
+    let (rows, columns, pitch) = match part {
+        Some(part) => {
+            let [row, plane] = part.stride;
+            let (x, y) = (first % row, first % plane / row);
+            let rows = spec.tile_along(1).min(part.end[1] - y);
+            (rows, spec.tile_along(0).min(part.end[0] - x), row)
+        }
+        None => (1, arg.row_len, 0),
+    };
+    (0..rows).map(move |y| first + y * pitch..first + y * pitch + columns)
 }
 
 impl WriteCheck {
@@ -71,24 +87,26 @@ impl WriteCheck {
             }
             elements.sort_unstable();
             elements.dedup();
+            let runs: Vec<Range<u64>> =
+                elements.into_iter().flat_map(|first| owned(spec, arg, first)).collect();
             let size = spec.element_size as usize;
-            for &element in &elements {
+            for run in &runs {
                 // SAFETY: the index was proved to lie inside the array, which the launch holds.
                 unsafe {
-                    let at = arg.data.cast::<u8>().add(element as usize * size);
-                    std::ptr::write_bytes(at, PATTERN, size * arg.row_len as usize);
+                    let at = arg.data.cast::<u8>().add(run.start as usize * size);
+                    std::ptr::write_bytes(at, PATTERN, size * (run.end - run.start) as usize);
                 }
             }
-            promised.push((i, elements));
+            promised.push((i, runs));
         }
         WriteCheck { promised }
     }
 
     pub fn end(self, kernel: &KernelFacts, args: &[Arg]) -> Result<(), Error> {
-        for (i, elements) in self.promised {
+        for (i, runs) in self.promised {
             let (arg, size) = (&args[i], kernel.arguments[i].element_size as usize);
-            let left = |element: u64| {
-                (element..element + arg.row_len).find(|&e| {
+            let left = |mut run: Range<u64>| {
+                run.find(|&e| {
                     // SAFETY: as in `begin`.
                     let bytes = unsafe {
                         std::slice::from_raw_parts(arg.data.cast::<u8>().add(e as usize * size), size)
@@ -96,7 +114,7 @@ impl WriteCheck {
                     size > 0 && bytes.iter().all(|&b| b == PATTERN)
                 })
             };
-            if let Some(element) = elements.into_iter().find_map(left) {
+            if let Some(element) = runs.into_iter().find_map(left) {
                 return Err(Error::Argument {
                     kernel: kernel.descriptor.name.clone(),
                     argument: kernel.descriptor.arguments[i].name.clone(),

@@ -27,6 +27,8 @@ pub(crate) struct ArgumentFacts {
     pub view: View,
     pub access: Access,
     pub row: bool,
+    /// Elements that a work item owns along the first axes; empty: one along each.
+    pub tile: SmallVec<[u64; 2]>,
     pub element_size: u32,
     pub along: SmallVec<[usize; 4]>,
     pub stages: Option<(usize, Vec<Use>)>,
@@ -40,6 +42,11 @@ impl ArgumentFacts {
     /// True if the kernel promises to write every element of it.
     pub fn is_promised(&self) -> bool {
         self.view == View::Item && self.access == Access::Write
+    }
+
+    /// Elements that a work item owns along an axis that the index names.
+    pub fn tile_along(&self, axis: usize) -> u64 {
+        self.tile.get(axis).copied().unwrap_or(1)
     }
 }
 
@@ -107,6 +114,7 @@ impl KernelFacts {
                 view: a.view,
                 access: a.access,
                 row: a.row,
+                tile: a.tile.iter().copied().collect(),
                 element_size: a.element.size as u32,
                 along: a.along.iter().copied().collect(),
                 stages: a.stages.clone(),

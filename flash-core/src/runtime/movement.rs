@@ -92,6 +92,7 @@ fn argument(name: &str, view: View, access: Access, element: ElementType) -> Arg
         row: false,
         along: Vec::new(),
         stages: None,
+        tile: Vec::new(),
         structure: false,
         reduce: None,
     }

@@ -128,7 +128,7 @@ impl Plan {
             && facts.group.is_none()
             && facts.arguments.iter().all(|a| match a.view {
                 View::Scalar | View::Whole | View::Scatter => true,
-                View::Item => !a.row && a.along[..] == [0],
+                View::Item => !a.row && a.tile.is_empty() && a.along[..] == [0],
                 View::Phased | View::Window | View::Reduce => false,
             });
         let widens = targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.widening.converts()));

@@ -97,9 +97,13 @@ fn overlap_error(kernel: &KernelFacts, written: usize, other: usize) -> Error {
 }
 
 #[cold]
-pub(super) fn outside(value: u64, extent: u64, dimension: usize) -> String {
+pub(super) fn outside(value: u64, (extent, tile): (u64, u64), dimension: usize) -> String {
+    let tiles = match tile {
+        1 => String::new(),
+        _ => format!(", {} tiles of {tile}", extent.div_ceil(tile)),
+    };
     format!(
-        "dimension {dimension} reaches the value {value}, the array has {extent} elements along it: launch fewer work items or pass a longer array"
+        "dimension {dimension} reaches the value {value}, the array has {extent} elements along it{tiles}: launch fewer work items or pass a longer array"
     )
 }
 
@@ -146,19 +150,28 @@ pub(super) fn item_grid(
     // Extents of the axes that the index names, and the row's length.
     let mut extents: SmallVec<[u64; 4]> = SmallVec::new();
     let rows = usize::from(spec.row);
-    if shape.is_empty() {
-        for &dim in &spec.along {
-            extents.push(extent_of(dim)?);
-        }
-    } else {
+    if !shape.is_empty() {
         if shape.len() != spec.along.len() + rows {
             return Err(wrong_rank(spec.along.len(), spec.row, shape));
         }
         extents.extend_from_slice(&shape[rows..]);
-        for (&dim, &extent) in spec.along.iter().zip(&extents) {
-            if largest(dim) >= extent {
-                return Err(outside(largest(dim), extent, dim));
-            }
+    } else if spec.tile.is_empty() {
+        for &dim in &spec.along {
+            extents.push(extent_of(dim)?);
+        }
+    } else if spec.along.len() == 1 {
+        // The last tile may have fewer elements than the others.
+        extents.push(len);
+    } else {
+        return Err(
+            "work items own tiles of it: pass it in a shape, as `memory.view([..])?`, or give its shape with `.sizes(..)`"
+                .into(),
+        );
+    }
+    for (axis, (&dim, &extent)) in spec.along.iter().zip(&extents).enumerate() {
+        let tile = spec.tile_along(axis);
+        if largest(dim) >= extent.div_ceil(tile) {
+            return Err(outside(largest(dim), (extent, tile), dim));
         }
     }
     let product = extents.iter().try_fold(1u64, |a, &b| a.checked_mul(b));
@@ -210,16 +223,20 @@ pub(super) fn prove_item(
         return Ok(false);
     }
     let ItemGrid { extents, row_len } = item_grid(dims, spec, shape, arg.len)?;
-    arg.row_len = row_len;
+    // A kernel knows the distance from item to item along axis 0 by this.
+    arg.row_len = spec.tile.first().copied().unwrap_or(row_len);
     let product: u64 = extents.iter().product();
-    let mut stride = arg.row_len;
-    for (&dim, &extent) in spec.along.iter().zip(&extents) {
-        strides[dim] = stride;
+    let mut stride = row_len;
+    for (axis, (&dim, &extent)) in spec.along.iter().zip(&extents).enumerate() {
+        strides[dim] = stride * spec.tile_along(axis);
         stride *= extent;
     }
-    let covers = |dim: usize, extent: u64| dims[dim].distinct() && dims[dim].len() == extent;
-    let all = product * arg.row_len == arg.len
-        && spec.along.iter().zip(&extents).all(|(&dim, &extent)| covers(dim, extent));
+    let covers = |axis: usize, extent: u64| {
+        let dim = &dims[spec.along[axis]];
+        dim.distinct() && dim.len() == extent.div_ceil(spec.tile_along(axis))
+    };
+    let all = product * row_len == arg.len
+        && extents.iter().enumerate().all(|(axis, &extent)| covers(axis, extent));
     if spec.access != Access::Read {
         item_is_exclusive(order, dims, &spec.along).map_err(|failure| failure.to_string())?;
     }

@@ -33,7 +33,8 @@ pub struct PartBy {
 enum Map<D, A> {
     Rows(D),
     Columns(D),
-    Tiles(Vec<(D, u64)>),
+    /// `None`: all along an axis.
+    Tiles(Vec<Option<(D, u64)>>),
     Stencil(Vec<(D, u64)>),
     CsrRows(D, A),
 }
@@ -101,12 +102,14 @@ fn map(path: &Path, input: ParseStream<'_>) -> syn::Result<Map<Ident, Ident>> {
         "rows" => Map::Rows(name("y")?),
         "columns" => Map::Columns(name("x")?),
         "tiles" | "stencil" => {
-            let example = if kind == "tiles" { "x = 32, y = 16" } else { "x = 1, y = 1" };
-            let axes = Punctuated::<_, Token![,]>::parse_terminated_with(&content, axis)?;
-            match (axes.is_empty(), kind.as_str()) {
+            let is_tiles = kind == "tiles";
+            let example = if is_tiles { "x = 32, y = 16" } else { "x = 1, y = 1" };
+            let read = if is_tiles { axis_or_all } else { |input: ParseStream<'_>| axis(input).map(Some) };
+            let axes = Punctuated::<_, Token![,]>::parse_terminated_with(&content, read)?;
+            match (axes.is_empty(), is_tiles) {
                 (true, _) => return Err(empty(example)),
-                (_, "tiles") => Map::Tiles(axes.into_iter().collect()),
-                _ => Map::Stencil(axes.into_iter().collect()),
+                (_, true) => Map::Tiles(axes.into_iter().collect()),
+                (_, false) => Map::Stencil(axes.into_iter().flatten().collect()),
             }
         }
         "csr_rows" => {
@@ -137,6 +140,14 @@ fn axis(input: ParseStream<'_>) -> syn::Result<(Ident, u64)> {
     input.parse::<Token![=]>().map_err(wrong)?;
     let number: LitInt = input.parse().map_err(wrong)?;
     Ok((name, number.base10_parse().map_err(wrong)?))
+}
+
+/// `x = 1`, or `_`: all along an axis.
+fn axis_or_all(input: ParseStream<'_>) -> syn::Result<Option<(Ident, u64)>> {
+    match input.parse::<Option<Token![_]>>()? {
+        Some(_) => Ok(None),
+        None => axis(input).map(Some),
+    }
 }
 
 /// Looks up the names.
@@ -182,7 +193,12 @@ pub fn resolve(written: &Written, dimensions: &[Ident], arguments: &[Argument]) 
         Ok(match map {
             Map::Rows(name) => Map::Rows(dimension(name)?),
             Map::Columns(name) => Map::Columns(dimension(name)?),
-            Map::Tiles(widths) => Map::Tiles(axes(widths)?),
+            Map::Tiles(widths) => {
+                let of = |one: &Option<(Ident, u64)>| {
+                    one.as_ref().map(|(name, number)| Ok((dimension(name)?, *number)))
+                };
+                Map::Tiles(widths.iter().map(|one| of(one).transpose()).collect::<syn::Result<_>>()?)
+            }
             Map::Stencil(widths) => Map::Stencil(axes(widths)?),
             Map::CsrRows(name, start) => Map::CsrRows(dimension(name)?, pointers(start)?),
         })
@@ -214,7 +230,21 @@ pub fn write(part: &PartBy, core: &TokenStream) -> TokenStream {
         let map = match map {
             Map::Rows(dimension) => quote!(rows(#dimension)),
             Map::Columns(dimension) => quote!(columns(#dimension)),
-            Map::Tiles(axes) => axes_call("tiles", axes),
+            Map::Tiles(axes) if axes.iter().all(Option::is_some) => {
+                axes_call("tiles", &axes.iter().flatten().cloned().collect::<Vec<_>>())
+            }
+            Map::Tiles(axes) => {
+                let axes = axes.iter().map(|axis| match axis {
+                    Some((name, number)) => quote!(#descriptor::AxisMap::Along {
+                        dimension: ::std::string::String::from(#name),
+                        scale: #number,
+                        before: 0,
+                        after: 0,
+                    }),
+                    None => quote!(#descriptor::AxisMap::All),
+                });
+                return quote!(.map(#argument, #descriptor::ArrayMap(::std::vec![#(#axes),*])));
+            }
             Map::Stencil(axes) => axes_call("stencil", axes),
             Map::CsrRows(dimension, pointers) => quote!(csr_rows(#dimension, #pointers)),
         };

@@ -18,6 +18,9 @@ pub enum View {
 /// The type of an access. An alias is resolved by the compiler.
 pub struct AccessType {
     pub ty: Type,
+    /// Where the tokens show it.
+    pub access: Option<Access>,
+    /// Of an element or a row.
     pub visible: Option<Visible>,
 }
 
@@ -76,9 +79,7 @@ impl View {
                 Some(Access::Read)
             }
             View::Phased { .. } | View::Scatter { .. } => Some(Access::ReadWrite),
-            View::Item { access, .. } | View::Reduce { access, .. } => {
-                access.visible.as_ref().map(|visible| visible.access)
-            }
+            View::Item { access, .. } | View::Reduce { access, .. } => access.access,
         }
     }
 }
@@ -311,7 +312,14 @@ fn is_element(ty: &Type) -> bool {
 }
 
 fn access_type(ty: &Type) -> AccessType {
-    AccessType { ty: ty.clone(), visible: visible(ty) }
+    let visible = visible(ty);
+    let access = visible.as_ref().map(|visible| visible.access);
+    // The compiler knows what the doors have of these.
+    let is_tile = |visible: &Visible| {
+        last_segment(&visible.element)
+            .is_some_and(|segment| ["Block", "Tile"].iter().any(|of| segment.ident == of))
+    };
+    AccessType { ty: ty.clone(), access, visible: visible.filter(|visible| !is_tile(visible)) }
 }
 
 fn visible(ty: &Type) -> Option<Visible> {

@@ -50,6 +50,9 @@ pub struct ArgumentDescriptor {
     /// True if the kernel sees a row of elements.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub row: bool,
+    /// Elements that a work item owns along the first axes that its index names; empty: one along each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tile: Vec<u64>,
     /// The dimensions that index it; axis 0 of the array first (after the row, if any).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub along: Vec<usize>,
@@ -70,6 +73,11 @@ impl ArgumentDescriptor {
     #[must_use]
     pub fn as_structure(self) -> ArgumentDescriptor {
         ArgumentDescriptor { structure: true, ..self }
+    }
+
+    /// The work items that own all elements along an axis that the index names, the first of which is 0.
+    pub fn items_along(&self, axis: usize, extent: u64) -> u64 {
+        extent.div_ceil(self.tile.get(axis).copied().unwrap_or(1).max(1))
     }
 }
 
@@ -224,6 +232,17 @@ impl KernelDescriptor {
             if let Some(dim) = argument.along.iter().find(|d| **d >= dims) {
                 return fail(format!("it is along dimension {dim}, the kernel has {dims}"));
             }
+            if !argument.tile.is_empty() {
+                let is_item = argument.view == View::Item && !argument.row;
+                if !is_item || argument.tile.contains(&0) || argument.tile.len() > argument.along.len().min(2)
+                {
+                    let text = format!(
+                        "a work item owns {:?} elements of it, expected one or two numbers above 0, for an item along as many dimensions",
+                        argument.tile
+                    );
+                    return fail(text);
+                }
+            }
             match &argument.stages {
                 Some((dim, _)) if *dim >= dims => {
                     return fail(format!("its stages are dimension {dim}, the kernel has {dims}"));
@@ -261,6 +280,13 @@ impl fmt::Display for ArgumentDescriptor {
         match self.view {
             View::Scalar => f.write_str(element)?,
             View::Item if self.row => write!(f, "Item<{access}<Row<{element}>>>")?,
+            View::Item if self.tile.len() == 1 => {
+                write!(f, "Item<{access}<Block<{element}, {}>>>", self.tile[0])?;
+            }
+            View::Item if !self.tile.is_empty() => {
+                let extents: Vec<String> = self.tile.iter().map(u64::to_string).collect();
+                write!(f, "Item<{access}<Tile<{element}, {}>>>", extents.join(", "))?;
+            }
             View::Item => write!(f, "Item<{access}<{element}>>")?,
             View::Whole => write!(f, "Whole<{access}<{element}>>")?,
             View::Phased => write!(f, "Phased<{element}>")?,

@@ -41,6 +41,7 @@ mod regions;
 mod scatter;
 mod sharing;
 mod teams;
+mod tiles;
 mod uniforms;
 mod views;
 mod waiting;

@@ -73,8 +73,12 @@ fn fits(expected: &ArgumentDescriptor, arg: &Arg, dims: usize, phases: u64) -> R
         return Err(format!("kind, access and bytes of an element are {found:?}, expected {wanted:?}"));
     }
     if matches!(view, View::Item | View::Phased) {
-        if arg.strides.is_null() || !expected.row && arg.row_len != 1 {
-            return Err(format!("rows of {} elements, expected one and strides", arg.row_len));
+        let own = expected.tile.first().copied().unwrap_or(1);
+        if arg.strides.is_null() || !expected.row && arg.row_len != own {
+            return Err(format!("rows of {} elements, expected {own} and strides", arg.row_len));
+        }
+        if !expected.tile.is_empty() && arg.part.is_null() {
+            return Err("no part of an array in tiles".into());
         }
         // SAFETY: one per dimension, as `wire::owned` has checked, in the launch that this borrows.
         let strides = unsafe { std::slice::from_raw_parts(arg.strides, dims) };

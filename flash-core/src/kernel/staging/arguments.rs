@@ -1,13 +1,13 @@
 //! The arguments of a staged kernel: parameters of its function, and what stands for them.
 
-use super::memory::{GroupValue, OutValue, PhasedValue, SliceValue, WindowValue, proved};
+use super::memory::{GroupValue, OutValue, PhasedValue, SliceValue, TileValue, WindowValue, clipped, proved};
 use super::number::Number;
 use super::shared::{AccumulatorValue, ScatterValue};
 use super::value::{Plain, Value, Variable};
 use super::writer::{define, say, with};
 use crate::kernel::views::{
-    AtomicElement, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Uniform, Whole,
-    Window, Write,
+    AtomicElement, Block, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Tile,
+    Uniform, Whole, Window, Write,
 };
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -129,6 +129,40 @@ macro_rules! items {
             }
         }
     )*};
+}
+
+/// Items that own several elements.
+macro_rules! tiles {
+    ($($access:ident $c:literal;)*) => {$(
+        impl<T: Plain, const N: usize> StagesArray<Item<'static, $access<Block<T, N>>>> for Device {
+            type Value = SliceValue<T>;
+            fn pointer() -> String {
+                pointer::<T>($c)
+            }
+            fn value(name: Rc<str>, _: bool) -> SliceValue<T> {
+                let first = own_index(&name);
+                let count = clipped(&name, &first, 0, N);
+                SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
+            }
+        }
+
+        impl<T: Plain, const X: usize, const Y: usize> StagesArray<Item<'static, $access<Tile<T, X, Y>>>> for Device {
+            type Value = TileValue<T>;
+            fn pointer() -> String {
+                pointer::<T>($c)
+            }
+            fn value(name: Rc<str>, _: bool) -> TileValue<T> {
+                let first = own_index(&name);
+                let extents = [(0, X), (1, Y)].map(|(axis, most)| clipped(&name, &first, axis, most).into());
+                TileValue { name, first: first.into(), extents, most: [X, Y], of: PhantomData }
+            }
+        }
+    )*};
+}
+tiles! {
+    Read "const ";
+    ReadWrite "";
+    Write "";
 }
 items! {
     [T] Read "const " T::Value, std::convert::identity;

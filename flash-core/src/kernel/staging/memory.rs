@@ -14,7 +14,7 @@ use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{define, error, message};
 use super::{ArrayValue, literal, ops};
 use crate::kernel::Index;
-use crate::kernel::views::{Out, PhasedItem, WindowView};
+use crate::kernel::views::{Out, PhasedItem, TileView, TileViewMut, WindowView};
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::rc::Rc;
@@ -115,6 +115,7 @@ pub(super) use handles;
 handles! {
     [const N: usize] IndexValue<N>;
     [T: Plain] SliceValue<T>;
+    [T: Plain] TileValue<T>;
     [T: Plain] WindowValue<T>;
     [T: Plain] OutValue<T>;
     [T: Plain] PhasedValue<T>;
@@ -127,6 +128,14 @@ impl<const N: usize> Stage for Index<N> {
 
 impl<T: Plain> Stage for [T] {
     type Value = SliceValue<T>;
+}
+
+impl<T: Plain> Stage for TileView<'_, T> {
+    type Value = TileValue<T>;
+}
+
+impl<T: Plain> Stage for TileViewMut<'_, T> {
+    type Value = TileValue<T>;
 }
 
 impl<T: Plain> Stage for WindowView<'_, T> {
@@ -225,6 +234,78 @@ impl<T: Plain> Indexed for SliceValue<T> {
         define(IN_ROW.to_owned());
         element::<T>(&self.name, &format!("FLASH_IN_ROW({first}, {count}, {index})"))
     }
+}
+
+impl<T: Plain> SliceValue<T> {
+    /// A part of a row: `count` elements from `first` of the array on.
+    pub(super) fn part(name: Rc<str>, first: String, count: String) -> Self {
+        SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
+    }
+}
+
+/// A tile.
+pub struct TileValue<T> {
+    pub(super) name: Rc<str>,
+    /// The first element.
+    pub(super) first: Rc<str>,
+    /// Elements along axis 0, and along axis 1.
+    pub(super) extents: [Rc<str>; 2],
+    /// The same of a whole tile.
+    pub(super) most: [usize; 2],
+    pub(super) of: PhantomData<T>,
+}
+
+impl<T> Clone for TileValue<T> {
+    fn clone(&self) -> Self {
+        let (name, first, extents) = (self.name.clone(), self.first.clone(), self.extents.clone());
+        TileValue { name, first, extents, most: self.most, of: PhantomData }
+    }
+}
+
+impl<T: Plain> TileValue<T> {
+    fn nothing() -> Self {
+        let nothing: Rc<str> = "".into();
+        let extents = [nothing.clone(), nothing.clone()];
+        TileValue { name: nothing.clone(), first: nothing, extents, most: [0; 2], of: PhantomData }
+    }
+
+    /// Elements along axis 0.
+    pub fn columns(&self) -> Expr<usize> {
+        Expr::value(&self.extents[0])
+    }
+
+    /// Elements along axis 1.
+    pub fn rows(&self) -> Expr<usize> {
+        Expr::value(&self.extents[1])
+    }
+
+    /// Row `y`. One that is not there has no elements.
+    pub fn row(&self, y: Expr<usize>) -> SliceValue<T> {
+        let (y, [columns, rows]) = (y.read().named("y").text(), &self.extents);
+        let first = Expr::<usize>::now(format!("{} + {y} * FLASH_AXIS({}, 0)", self.first, self.name));
+        SliceValue::part(
+            self.name.clone(),
+            first.text().to_string(),
+            format!("({y} < {rows} ? {columns} : 0)"),
+        )
+    }
+
+    /// The same, to write.
+    pub fn row_mut(&self, y: Expr<usize>) -> SliceValue<T> {
+        self.row(y)
+    }
+}
+
+/// How many elements an item has along an axis: up to a number, as far as its part goes. Axes beyond the second
+/// are part of that one.
+pub(super) fn clipped(name: &str, first: &str, axis: usize, own: usize) -> String {
+    define(AXES.to_owned());
+    let at = match axis {
+        0 => format!("{first} % FLASH_AXIS({name}, 0)"),
+        _ => format!("{first} % FLASH_AXIS({name}, 1) / FLASH_AXIS({name}, 0)"),
+    };
+    let left = Expr::<usize>::now(format!("FLASH_PART_END({name}, {axis}) - {at}")).text();
+    Expr::<usize>::now(format!("({left} < {own}ul ? {left} : {own}ul)")).text().to_string()
 }
 
 /// Outside of a row is outside of its array.

@@ -41,7 +41,8 @@ pub use control::{
 };
 pub use implementation::{StagedCode, Text, TextOptions, staged_implementation, text};
 pub use memory::{
-    GroupValue, IndexValue, Indexed, OutValue, PhasedValue, SliceValue, WindowValue, index, work_item,
+    GroupValue, IndexValue, Indexed, OutValue, PhasedValue, SliceValue, TileValue, WindowValue, index,
+    work_item,
 };
 pub use number::{Bits, Float, Integer, Number};
 pub use ops::{

@@ -11,7 +11,7 @@
 
 use super::aggregate::ArrayValue;
 use super::control::cell;
-use super::memory::{SliceValue, handles, proved};
+use super::memory::{SliceValue, TileValue, handles, proved};
 use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{TeamText, block, captured, define, error, name, say, with};
 use crate::kernel::Team;
@@ -312,6 +312,38 @@ impl<const THREADS: usize> TeamValue<THREADS> {
             let own = proved::<T>(&row.name, &format!("{first} + {}", slot.text()));
             let value = computed(|| value(slot, own.clone()));
             store(&own, &value);
+        });
+        meet();
+    }
+
+    /// Sets all elements of the own tile.
+    #[track_caller]
+    pub fn set_tile<T: Plain>(
+        &self,
+        tile: TileValue<T>,
+        value: impl FnOnce(ArrayValue<Expr<usize>, 2>) -> T::Value,
+    ) {
+        self.map_tile(tile, |place, _| value(place));
+    }
+
+    /// Replaces all elements of the own tile.
+    #[track_caller]
+    pub fn map_tile<T: Plain>(
+        &self,
+        tile: TileValue<T>,
+        value: impl FnOnce(ArrayValue<Expr<usize>, 2>, T::Value) -> T::Value,
+    ) {
+        let TileValue { name, first, extents: [columns, rows], most: [x, y], .. } = &tile;
+        meet();
+        turns::<THREADS>(x * y, |slot, _| {
+            let place = place(slot, [*y, *x]);
+            let [y, x] = place.map(|at| at.text());
+            let ((), said) = captured(|| {
+                let own = proved::<T>(name, &format!("{first} + {y} * FLASH_AXIS({name}, 0) + {x}"));
+                let value = computed(|| value(ArrayValue::list(place), own.clone()));
+                store(&own, &value);
+            });
+            block(&format!("if ({x} < {columns} && {y} < {rows})"), &said, "");
         });
         meet();
     }

@@ -10,7 +10,7 @@
 //! of a run are apart. The address of element 0 need not lie in the buffer, where a device has only a part
 //! of the array.
 
-use super::part::{check_all, reach};
+use super::part::{check_all, reach, span};
 use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};
 use crate::kernel::Element;
 use flash_types::abi;
@@ -18,7 +18,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// `Read`, `ReadWrite` or `Write` of an element or a [`Row`]: the types in the doors.
+/// `Read`, `ReadWrite` or `Write` of an element, a [`Row`], or a [`Block`](super::Block) or
+/// [`Tile`](super::Tile): the types in the doors.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an access",
     label = "write `Item<'a, Read<T>>`, `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`, with `Row<T>` for rows"
@@ -30,6 +31,11 @@ pub trait ItemAccess {
     const ACCESS: u32;
     /// True for rows.
     const ROW: bool;
+    /// Elements that an item owns along the first axes: of blocks and tiles.
+    const TILE: &'static [u64] = &[];
+    /// What an item of a block or tile has beside its address.
+    #[doc(hidden)]
+    type Clip: Copy;
     /// One element or row.
     type Item<'k>;
     /// Consecutive elements or rows.
@@ -38,14 +44,21 @@ pub trait ItemAccess {
     type Strided<'k>;
     /// The whole array, or a part of it.
     type Whole<'k>;
+    /// What the item of an index has beside its address, in an array of which this part is present.
+    ///
     /// # Safety
-    /// The element (or row of `row_len`) at `at` lives for `'k` and, if written, has no other user.
+    /// `part` lives, if the access is of blocks or tiles, and the index is one of the launch's.
     #[doc(hidden)]
-    unsafe fn item<'k>(at: *mut Self::Element, row_len: usize) -> Self::Item<'k>;
+    unsafe fn clip(part: *const abi::Part, index: &[usize], along: &[usize]) -> Self::Clip;
+    /// # Safety
+    /// The element (or row of `row_len`, or block or tile, as far as `clip` says, of item `i` of a run) at `at`
+    /// lives for `'k` and, if written, has no other user.
+    #[doc(hidden)]
+    unsafe fn item<'k>(at: *mut Self::Element, row_len: usize, of: (Self::Clip, usize)) -> Self::Item<'k>;
     /// # Safety
     /// As `item`, for `len` consecutive ones.
     #[doc(hidden)]
-    unsafe fn slice<'k>(at: *mut Self::Element, row_len: usize, len: usize) -> Self::Slice<'k>;
+    unsafe fn slice<'k>(at: *mut Self::Element, row_len: usize, of: (Self::Clip, usize)) -> Self::Slice<'k>;
     /// # Safety
     /// The slice has more than `i` ones; item `i` has no other user while the result lives.
     #[doc(hidden)]
@@ -57,7 +70,7 @@ pub trait ItemAccess {
         at: *mut Self::Element,
         row_len: usize,
         step: usize,
-        len: usize,
+        of: (Self::Clip, usize),
     ) -> Self::Strided<'k>;
     /// # Safety
     /// The array of `len` elements at `at` lives for `'k` and, if written, has no other user.
@@ -203,17 +216,20 @@ macro_rules! access {
             type Element = T;
             const ACCESS: u32 = $code;
             const ROW: bool = false;
+            type Clip = ();
             type Item<'k> = $ref;
             type Slice<'k> = $slice;
             type Strided<'k> = $strided<'k, T>;
             type Whole<'k> = $slice;
             #[inline(always)]
-            unsafe fn item<'k>(at: *mut T, _row_len: usize) -> Self::Item<'k> {
+            unsafe fn clip(_: *const abi::Part, _: &[usize], _: &[usize]) {}
+            #[inline(always)]
+            unsafe fn item<'k>(at: *mut T, _row_len: usize, _: ((), usize)) -> Self::Item<'k> {
                 // SAFETY: the caller vouches for the element.
                 unsafe { $make(at) }
             }
             #[inline(always)]
-            unsafe fn slice<'k>(at: *mut T, _row_len: usize, len: usize) -> Self::Slice<'k> {
+            unsafe fn slice<'k>(at: *mut T, _row_len: usize, (_, len): ((), usize)) -> Self::Slice<'k> {
                 // SAFETY: the caller vouches for the elements.
                 unsafe { std::slice::$from_raw(at, len) }
             }
@@ -223,7 +239,12 @@ macro_rules! access {
                 unsafe { $make(slice.$address().add(i) as *mut T) }
             }
             #[inline(always)]
-            unsafe fn strided<'k>(at: *mut T, _row_len: usize, step: usize, len: usize) -> Self::Strided<'k> {
+            unsafe fn strided<'k>(
+                at: *mut T,
+                _row_len: usize,
+                step: usize,
+                (_, len): ((), usize),
+            ) -> Self::Strided<'k> {
                 $strided { at, step, len, borrow: PhantomData }
             }
             #[inline(always)]
@@ -237,17 +258,20 @@ macro_rules! access {
             type Element = T;
             const ACCESS: u32 = $code;
             const ROW: bool = true;
+            type Clip = ();
             type Item<'k> = $slice;
             type Slice<'k> = $rows<'k, T>;
             type Strided<'k> = $rows<'k, T>;
             type Whole<'k> = $slice;
             #[inline(always)]
-            unsafe fn item<'k>(at: *mut T, row_len: usize) -> Self::Item<'k> {
+            unsafe fn clip(_: *const abi::Part, _: &[usize], _: &[usize]) {}
+            #[inline(always)]
+            unsafe fn item<'k>(at: *mut T, row_len: usize, _: ((), usize)) -> Self::Item<'k> {
                 // SAFETY: the caller vouches for the row.
                 unsafe { std::slice::$from_raw(at, row_len) }
             }
             #[inline(always)]
-            unsafe fn slice<'k>(at: *mut T, row_len: usize, len: usize) -> Self::Slice<'k> {
+            unsafe fn slice<'k>(at: *mut T, row_len: usize, (_, len): ((), usize)) -> Self::Slice<'k> {
                 $rows { at, row_len, step: row_len, len, borrow: PhantomData }
             }
             #[inline(always)]
@@ -256,7 +280,12 @@ macro_rules! access {
                 unsafe { std::slice::$from_raw(slice.at.add(i * slice.step), slice.row_len) }
             }
             #[inline(always)]
-            unsafe fn strided<'k>(at: *mut T, row_len: usize, step: usize, len: usize) -> Self::Strided<'k> {
+            unsafe fn strided<'k>(
+                at: *mut T,
+                row_len: usize,
+                step: usize,
+                (_, len): ((), usize),
+            ) -> Self::Strided<'k> {
                 $rows { at, row_len, step, len, borrow: PhantomData }
             }
             #[inline(always)]
@@ -333,6 +362,7 @@ pub struct ItemRun<A: ItemAccess> {
     at: *mut A::Element,
     row_len: usize,
     step: usize,
+    clip: A::Clip,
 }
 
 impl<A: ItemAccess> Clone for ItemBound<A> {
@@ -359,7 +389,11 @@ impl<A: ItemAccess> ItemBound<A> {
         ItemBound {
             data: arg.data.cast(),
             len: arg.len as usize,
-            row_len: if A::ROW { arg.row_len as usize } else { 1 },
+            row_len: match A::TILE {
+                [own, ..] => *own as usize,
+                [] if A::ROW => arg.row_len as usize,
+                [] => 1,
+            },
             strides: arg.strides,
             part: arg.part,
         }
@@ -387,7 +421,9 @@ impl<A: ItemAccess> ItemBound<A> {
         };
         // The launch was proved: the element of this index lies inside the array, and in its part. But
         // `data`, the address of element 0, need not lie in the buffer.
-        ItemRun { at: self.data.wrapping_add(offset), row_len: self.row_len, step }
+        // SAFETY: the caller vouches; an array in blocks or tiles has a part.
+        let clip = unsafe { A::clip(self.part, index, along) };
+        ItemRun { at: self.data.wrapping_add(offset), row_len: self.row_len, step, clip }
     }
 
     /// # Safety
@@ -404,8 +440,12 @@ impl<A: ItemAccess> ItemBound<A> {
             // present.
             return unsafe { A::whole(self.data, self.len) };
         };
-        // SAFETY: there is a stride for every dimension.
-        let own = unsafe { reach(values, self.strides, self.row_len) };
+        let own = match A::TILE {
+            // SAFETY: there is a stride for every dimension.
+            [] => unsafe { reach(values, self.strides, self.row_len) },
+            // SAFETY: an array in blocks or tiles has a part: that of the values, where there are others.
+            _ => span(unsafe { &*self.part }),
+        };
         // SAFETY: first and last lie inside the array, and in its part if there are others, as do those
         // between; they have no other user. `data`, the address of element 0, need not lie in the buffer.
         unsafe { A::whole(self.data.wrapping_add(own.start), own.len()) }
@@ -417,7 +457,7 @@ impl<A: ItemAccess> ItemRun<A> {
     fn step<const CLASS: u8>(&self) -> usize {
         match CLASS {
             FIXED => 0,
-            UNIT if !A::ROW => 1,
+            UNIT if !A::ROW && A::TILE.is_empty() => 1,
             _ => self.step,
         }
     }
@@ -427,7 +467,7 @@ impl<A: ItemAccess> ItemRun<A> {
     #[inline(always)]
     pub unsafe fn item<'k, const CLASS: u8>(&self, i: usize) -> A::Item<'k> {
         // SAFETY: the element of item `i` lies inside the array.
-        unsafe { A::item(self.at.add(i * self.step::<CLASS>()), self.row_len) }
+        unsafe { A::item(self.at.add(i * self.step::<CLASS>()), self.row_len, (self.clip, i)) }
     }
 
     /// # Safety
@@ -436,7 +476,7 @@ impl<A: ItemAccess> ItemRun<A> {
     #[inline(always)]
     pub unsafe fn slice<'k>(&self, len: usize) -> A::Slice<'k> {
         // SAFETY: the caller vouches.
-        unsafe { A::slice(self.at, self.row_len, len) }
+        unsafe { A::slice(self.at, self.row_len, (self.clip, len)) }
     }
 
     /// # Safety
@@ -444,6 +484,6 @@ impl<A: ItemAccess> ItemRun<A> {
     #[inline(always)]
     pub unsafe fn strided<'k>(&self, len: usize) -> A::Strided<'k> {
         // SAFETY: the caller vouches.
-        unsafe { A::strided(self.at, self.row_len, self.step, len) }
+        unsafe { A::strided(self.at, self.row_len, self.step, (self.clip, len)) }
     }
 }

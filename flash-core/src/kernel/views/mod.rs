@@ -2,7 +2,7 @@
 //!
 //! | view | the kernel sees |
 //! |---|---|
-//! | [`Item`] | the element, or the [`Row`], that its index names |
+//! | [`Item`] | the element, or the [`Row`], [`Block`] or [`Tile`], that its index names |
 //! | [`Whole`] | the whole array, read only |
 //! | [`Window`] | the part of an array that the partition map gives, read only |
 //! | [`Uniform`] | the one element of an array, the same for all work items, read only |
@@ -28,6 +28,7 @@ mod reduce;
 mod scatter;
 #[cfg(test)]
 mod tests;
+mod tile;
 mod window;
 
 pub use item::{ItemAccess, ItemBound, ItemRun, Out, Rows, RowsMut, Strided, StridedMut};
@@ -37,6 +38,7 @@ pub use reduce::{
     Accumulate, Accumulator, Accumulators, Max, Min, ReduceAccess, ReduceBound, ReduceOp, ReduceRun, Sum,
 };
 pub use scatter::{AtomicElement, ScatterView};
+pub use tile::{Clip, TileSpan, TileView, TileViewMut};
 pub use window::WindowView;
 
 use super::Element;
@@ -59,7 +61,45 @@ pub struct Write<C: ?Sized>(PhantomData<C>);
 /// A row of run-time length: axis 0 of the array, which the index does not name.
 pub struct Row<T>(PhantomData<T>);
 
-/// Its own element (or row) for every work item: the element at the index *values* of the dimensions
+/// `N` elements, one beside the other along axis 0 of the array: item `i` along it owns those from `i * N` on.
+/// At the end of the array there may be fewer.
+pub struct Block<T, const N: usize>(PhantomData<T>);
+
+/// `X` times `Y` elements of an array of two axes or more: item `(i, j)` owns those from `(i * X, j * Y)` on, axis
+/// 0 first. At the ends of the axes there may be fewer.
+///
+/// ```
+/// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
+/// use flash_core::kernel::prelude::*;
+///
+/// /// `to` is `from` with rows for columns.
+/// #[derive(KernelDefinition)]
+/// #[kernel(name = "doc.transpose", dims(i, j))]
+/// struct Transpose<'a> {
+///     from: Window<'a, Read<f32>>,
+///     to: Item<'a, Write<Tile<f32, 16, 16>>>,
+/// }
+///
+/// struct Plain;
+///
+/// #[kernel]
+/// impl CpuItem<Transpose<'_>> for Plain {
+///     fn item(ix: Index<2>, mut k: TransposeItem<'_>) {
+///         for y in 0..k.to.rows() {
+///             for x in 0..k.to.columns() {
+///                 k.to.row_mut(y)[x] = k.from.at([16 * ix[1] + y, 16 * ix[0] + x, 0]);
+///             }
+///         }
+///     }
+/// }
+/// # let from = (0..600).map(|i| i as f32).collect::<flash_core::FlashMemory<f32>>().with_shape([30, 20])?;
+/// # let to = flash_core::FlashMemory::<f32>::zeroed([20, 30]);
+/// # rt.submit(Transpose::of(&from, &to)).exec([2, 2])?;
+/// # Ok::<(), flash_core::Error>(())
+/// ```
+pub struct Tile<T, const X: usize, const Y: usize>(PhantomData<T>);
+
+/// Its own element (or row, block, tile) for every work item: the element at the index *values* of the dimensions
 /// in `#[along(..)]` (default: all), axis 0 fastest. Strides come from the array's shape; an array
 /// without one takes the largest value + 1 along each dimension.
 pub struct Item<'a, A>(Array<'a>, PhantomData<A>);
@@ -248,7 +288,7 @@ impl<'a> Whole<'a, Read<u64>> {
 /// A view: how an array argument is passed, described and seen.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view of an array",
-    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Uniform<'a, Read<T>>`, `Phased<'a, T>`, `Scatter<'a, T>` or `Reduce<'a, Write<T>, Sum>`"
+    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`, `Block<T, N>`, `Tile<T, X, Y>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Uniform<'a, Read<T>>`, `Phased<'a, T>`, `Scatter<'a, T>` or `Reduce<'a, Write<T>, Sum>`"
 )]
 pub trait View<'a> {
     /// Type of one element.
@@ -259,6 +299,8 @@ pub trait View<'a> {
     const ACCESS: u32;
     /// True for [`Row`]s.
     const ROW: bool;
+    /// Elements that a work item owns along the first axes: of a [`Block`] or [`Tile`].
+    const TILE: &'static [u64] = &[];
     /// The array, type erased.
     fn array(&mut self) -> &mut Array<'a>;
 }
@@ -268,6 +310,7 @@ impl<'a, A: ItemAccess> View<'a> for Item<'a, A> {
     const KIND: u32 = abi::ARG_ITEM;
     const ACCESS: u32 = A::ACCESS;
     const ROW: bool = A::ROW;
+    const TILE: &'static [u64] = A::TILE;
     #[inline(always)]
     fn array(&mut self) -> &mut Array<'a> {
         &mut self.0
@@ -473,6 +516,12 @@ sources! {
     [T: Element] Item<'a, Read<Row<T>>>, T, [shared];
     [T: Element] Item<'a, ReadWrite<Row<T>>>, T, [exclusive];
     [T: Element] Item<'a, Write<Row<T>>>, T, [exclusive];
+    [T: Element, const N: usize] Item<'a, Read<Block<T, N>>>, T, [shared];
+    [T: Element, const N: usize] Item<'a, ReadWrite<Block<T, N>>>, T, [exclusive];
+    [T: Element, const N: usize] Item<'a, Write<Block<T, N>>>, T, [exclusive];
+    [T: Element, const X: usize, const Y: usize] Item<'a, Read<Tile<T, X, Y>>>, T, [shared];
+    [T: Element, const X: usize, const Y: usize] Item<'a, ReadWrite<Tile<T, X, Y>>>, T, [exclusive];
+    [T: Element, const X: usize, const Y: usize] Item<'a, Write<Tile<T, X, Y>>>, T, [exclusive];
     [T: Element] Whole<'a, Read<T>>, T, [shared];
     [T: Element] Window<'a, Read<T>>, T, [shared];
     [T: Element] Uniform<'a, Read<T>>, T, [shared];
@@ -514,6 +563,7 @@ pub fn describe<V: View<'static>>(
         access: Access::of_code(V::ACCESS),
         element: ElementType::of::<V::Element>(),
         row: V::ROW,
+        tile: V::TILE.to_vec(),
         along: along.to_vec(),
         stages: stages.map(|(dimension, uses)| (dimension, uses.to_vec())),
         structure: false,
@@ -530,6 +580,7 @@ pub fn describe_scalar<T: Element>(name: &str) -> ArgumentDescriptor {
         access: Access::Read,
         element: ElementType::of::<T>(),
         row: false,
+        tile: Vec::new(),
         along: Vec::new(),
         stages: None,
         structure: false,

@@ -22,6 +22,15 @@ pub(super) unsafe fn reach(values: &[Range<u64>], strides: *const u64, row_len: 
     first as usize..last as usize + row_len
 }
 
+/// From the first to the last element of a part.
+pub(super) fn span(part: &Part) -> Range<usize> {
+    if (0..3).any(|axis| part.begin[axis] >= part.end[axis]) {
+        return 0..0;
+    }
+    let number = |[x, y, z]: [u64; 3]| (x + y * part.stride[0] + z * part.stride[1]) as usize;
+    number(part.begin)..number(part.end.map(|end| end - 1)) + 1
+}
+
 /// Element `i` of a part by its axes.
 #[inline]
 pub(super) fn axes(part: &Part, i: usize) -> [u64; 3] {

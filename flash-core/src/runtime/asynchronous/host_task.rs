@@ -81,6 +81,7 @@ impl<'a> HostTask<'a> {
             row: false,
             along: Vec::new(),
             stages: None,
+            tile: Vec::new(),
             structure: false,
             reduce: None,
         });

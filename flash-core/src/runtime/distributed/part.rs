@@ -96,8 +96,10 @@ impl<'r> KernelPart<'r> {
         let mut there = self.at(i, array, place, offset);
         there.next = if there.flags & abi::ARG_FLAG_STAGED != 0 { there.data } else { next };
         // On the host all of an array is present, and elements outside the part may have another writer. A
-        // window that is not cut has its part since it was recorded.
-        let checked = matches!(self.plan.arguments[i].view, View::Phased | View::Scatter | View::Window);
+        // window that is not cut has its part since it was recorded, and an array in tiles, too.
+        let spec = &self.plan.arguments[i];
+        let checked =
+            matches!(spec.view, View::Phased | View::Scatter | View::Window) || !spec.tile.is_empty();
         self.boxes[i].1 = place != Place::HOST || (checked && cut);
         self.args[i] = there;
     }

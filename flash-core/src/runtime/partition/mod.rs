@@ -336,10 +336,11 @@ fn own(
 ) -> PartFootprint {
     let (mut axes, mut covered): (SmallVec<[Range<u64>; 4]>, bool) = (SmallVec::new(), true);
     axes.extend(spec.row.then(|| 0..extents[0]));
-    for &dim in &spec.along {
+    for (axis, &dim) in spec.along.iter().enumerate() {
         let (values, every) = value_range(&dims[dim]);
         covered &= every;
-        axes.push(values);
+        let (tile, extent) = (spec.tile_along(axis), extents[axis + usize::from(spec.row)]);
+        axes.push(values.start.saturating_mul(tile)..values.end.saturating_mul(tile).min(extent));
     }
     let (elements, exact) = ElementBox::folded(&axes, extents);
     let own = Extent::Box(elements);

@@ -20,6 +20,7 @@ fn argument(name: &str, view: View, access: Access, along: &[usize]) -> Argument
         row: false,
         along: along.to_vec(),
         stages: None,
+        tile: Vec::new(),
         structure: false,
         reduce: None,
     }

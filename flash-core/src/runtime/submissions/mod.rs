@@ -505,7 +505,7 @@ impl SubmissionList {
             }
             let len = shape.first().copied().unwrap_or(arg.len);
             if count > len {
-                return Err(argument_error(plan, i, outside(count - 1, len, 0)));
+                return Err(argument_error(plan, i, outside(count - 1, (len, 1), 0)));
             }
             self.holds[first + i].complete = count == arg.len && memory.is_some();
         }
@@ -563,13 +563,11 @@ impl SubmissionList {
             if given.is_some() {
                 check_size(shape, arg.len).map_err(|text| argument_error(plan, i, text))?;
             }
-            if spec.view == View::Window {
+            // Kernels find neighbours along axes by it, and the end of the last tile.
+            if spec.view == View::Window || !spec.tile.is_empty() {
                 let extents = if shape.is_empty() { &[arg.len][..] } else { shape };
                 let grid = LaunchGrid::of(extents);
-                let part: *mut abi::Part = self.bump.alloc(size_of::<abi::Part>()).cast();
-                // SAFETY: the arena gave that much room, aligned to 16 bytes.
-                unsafe { part.write(grid.part(&grid.all())) };
-                arg.part = part;
+                arg.part = self.bump.put(grid.part(&grid.all()));
             }
             if matches!(spec.view, View::Item | View::Phased) {
                 hold.complete = prove_item(order, &self.dims, spec, shape, arg, &mut self.bump)

@@ -10,4 +10,5 @@ mod numbers;
 mod options;
 mod teams;
 mod texts;
+mod tiles;
 mod uniforms;
