@@ -56,6 +56,32 @@ fn an_entry_per_element_type_after_the_impl() {
 }
 
 #[test]
+fn a_team_has_its_number_of_threads() {
+    let out = written(
+        quote!(devices, for(f32)),
+        quote! {
+            impl<T: Real> CpuTeam<Accelerate<'_, T>, { 2 * HALF }> for Plain {
+                fn team(_: Index<1>, k: AccelerateItem<'_, T>, team: &mut Team<{ 2 * HALF }>) {
+                    let sum = team.reduce(k.x.len(), 0.0, |i| k.x[i], |a, b| a + b);
+                    team.map(k.x, |_, x| x / sum);
+                }
+            }
+        },
+    );
+    for part in [
+        "CpuFunction::team::<Accelerate<'static, f32>, Plain, {2 * HALF}>()",
+        "::team::<{{2 * HALF}}>()",
+        "threads: ::core::option::Option::Some(({2 * HALF})as u32)",
+    ] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+    let text = error(quote!(), quote!(impl CpuTeam<Accelerate<'_, f32>> for Plain {}));
+    assert!(text.contains("the number of threads, as in `CpuTeam<Accelerate<'_, T>, 64>`"), "{text}");
+    let text = error(quote!(), quote!(impl CpuItem<Accelerate<'_, f32>, 64> for Plain {}));
+    assert!(text.contains("name the kernel definition, as in `CpuItem<"), "{text}");
+}
+
+#[test]
 fn a_concrete_impl_may_repeat_its_type_or_not() {
     for attribute in [quote!(), quote!(for(f32))] {
         let out = written(attribute, concrete());

@@ -1,6 +1,6 @@
 //! `FLASH_CHECK_WRITES=1`: a kernel that promised to write everything did.
 
-use flash::kernel::views::{Item, Row, Write};
+use flash::kernel::views::{Item, Row, Tile, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Context, kernel};
@@ -69,6 +69,39 @@ fn without_it_nothing_is_checked() {
     assert_eq!((&to[..7], &to[8..]), (&[7, 1, 1, 1, 7, 1, 1][..], &[7; 4][..]));
     // Its own, or 0 in another memory.
     assert!([0, 7].contains(&to[7]), "{}", to[7]);
+}
+
+/// One element of each tile but the last.
+#[derive(KernelDefinition)]
+#[kernel(name = "check.leaves_out_of_tiles", dims(i, j))]
+struct LeavesOutOfTiles<'a> {
+    leaves: u64,
+    to: Item<'a, Write<Tile<u64, 4, 3>>>,
+}
+
+#[kernel(devices)]
+impl CpuItem<LeavesOutOfTiles<'_>> for Plain {
+    fn item(ix: Index<2>, mut k: LeavesOutOfTilesItem<'_>) {
+        for y in 0..k.to.rows() {
+            for x in 0..k.to.columns() {
+                if !(k.leaves == 1 && ix[0] == 2 && ix[1] == 1 && y == 1 && x == 0) {
+                    k.to.row_mut(y)[x] = 5;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_element_that_is_left_out_of_a_tile_is_reported_and_what_is_beyond_an_edge_is_not() {
+    let context = Context::builder().set("check_writes", true).build().unwrap();
+    let rt = context.runtime(&flash_tests::key()).unwrap();
+    // The last tiles have one column and two rows.
+    let to = FlashMemory::from(vec![7_u64; 9 * 5]).with_shape([9, 5]).unwrap();
+    rt.submit(LeavesOutOfTiles::of(0, &to)).exec([3, 2]).unwrap();
+    assert_eq!(to.to_vec().unwrap(), [5; 45]);
+    let text = rt.submit(LeavesOutOfTiles::of(1, &to)).exec([3, 2]).unwrap_err().to_string();
+    assert!(text.contains("`to`") && text.contains(&format!("element {}", 9 * 4 + 8)), "{text}");
 }
 
 /// Several submissions, of which one leaves out an element.

@@ -122,7 +122,7 @@ pub fn for_loop<T: Integer>(steps: Steps<T>, hint: &str, body: impl FnOnce(Expr<
     // The step is taken at the end, also after a `continue`.
     block(
         &format!(
-            "if ({begin} {comparison} {end})\nfor ({c} {value} = {from}, {value}_more = 1; {value}_more; {value}_more = {left} >= {by}, {left} -= {by}, {value} = ({c})(({wraps}){value} {sign} ({wraps}){by}))"
+            "for ({c} {value} = {from}, {value}_more = {begin} {comparison} {end}; {value}_more; {value}_more = {left} >= {by}, {left} -= {by}, {value} = ({c})(({wraps}){value} {sign} ({wraps}){by}))"
         ),
         &inside,
         "",

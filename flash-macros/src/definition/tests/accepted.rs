@@ -175,6 +175,42 @@ fn lifetime_k_may_be_the_user_s() {
 }
 
 #[test]
+fn the_doors_of_blocks_and_tiles_are_the_compilers() {
+    let text = written(quote! {
+        #[kernel(name = "d", dims(x, y))]
+        struct D<'a> {
+            #[along(y)]
+            a: Item<'a, Read<Block<u8, 16>>>,
+            b: Item<'a, Write<views::Tile<u8, 4, { 2 * N }>>>,
+        }
+    });
+    for part in [
+        "pub a:<Read<Block<u8, 16>>as::flash_core::kernel::views::ItemAccess>::Item<'k>",
+        "pub a:<Read<Block<u8, 16>>as::flash_core::kernel::views::ItemAccess>::Strided<'k>",
+        "pub b:<Write<views::Tile<u8, 4, {2 * N}>>as::flash_core::kernel::views::ItemAccess>::Slice<'k>",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    // Their access is seen all the same.
+    assert!(!text.contains("assert!"), "{text}");
+}
+
+#[test]
+fn a_map_of_tiles_may_have_all_along_an_axis() {
+    let text = written(quote! {
+        #[kernel(name = "d.e", dims(x, y), part_by(y, from = tiles(_, y = 16), same = tiles(x = 2)))]
+        struct D<'a> {
+            from: Window<'a, Read<f32>>,
+            same: Window<'a, Read<f32>>,
+            to: Item<'a, Write<f32>>,
+        }
+    });
+    for part in ["AxisMap::All, ", "scale: 16u64", "tiles([(\"x\", 2u64)])"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
 fn part_by_is_written_as_data() {
     let text = written(quote! {
         #[kernel(name = "d.e", dims(x, y), part_by(y, from = stencil(x = 1, y = 2), value = csr_rows(y, start), map = maps::BAND))]

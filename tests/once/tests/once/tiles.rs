@@ -129,7 +129,7 @@ impl CpuTeam<Scan<'_>, 32> for Once {
 
 #[test]
 fn blocks() {
-    for len in [1, 100, 101, 2345] {
+    for len in [1_usize, 100, 101, 2345] {
         compare("tiles::blocks", |rt| {
             let x: FlashMemory<u32> = (0..len).map(|i| (i * i % 97) as u32).collect();
             let sum = FlashMemory::<u32>::zeroed(len.div_ceil(100));
