@@ -172,8 +172,13 @@ fn places<const THREADS: usize>(count: &str, body: impl FnOnce(Expr<usize>)) {
     );
 }
 
-/// The same for a number that is known: as many turns for each thread, so that compilers unroll them. `body`
-/// gets the turn, too.
+/// Loops of up to so many turns are unrolled: what a thread keeps for each is in registers then.
+const UNROLLED: usize = 16;
+
+/// The same for a number that is known: as many turns for each thread, unrolled. `body` gets the turn, too.
+///
+/// PoCL 3.1 needs the pragma: in a loop of two turns that it was left to unroll by itself, conditional loads
+/// gave 0.
 fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &str)) {
     let (slot, turn) = (name("slot"), name("turn"));
     let ((), said) = captured(|| body(Expr::value(&slot), &turn));
@@ -181,8 +186,12 @@ fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &str
         0 => said,
         _ => format!("if ({slot} < {count}ul) {{\n{said}}}\n"),
     };
+    let turns = count.div_ceil(THREADS);
+    if turns <= UNROLLED {
+        say("#pragma unroll");
+    }
     block(
-        &format!("for (int {turn} = 0; {turn} < {}; ++{turn})", count.div_ceil(THREADS)),
+        &format!("for (int {turn} = 0; {turn} < {turns}; ++{turn})"),
         &format!("const flash_u64 {slot} = flash_lane + {turn} * {THREADS}ul;\n{inside}"),
         "",
     );
@@ -241,8 +250,8 @@ impl<const THREADS: usize> TeamValue<THREADS> {
         let Some(path) = array.place().filter(|path| is_shared(path)) else {
             return error("`update` is for an array of the team's, from `shared`");
         };
-        say(&format!("{};", A::Element::declaration(&format!("{kept}[{own}]"))));
         meet();
+        say(&format!("{};", A::Element::declaration(&format!("{kept}[{own}]"))));
         let kept = |turn: &str| A::Element::at(format!("{kept}[{turn}]"), true);
         turns::<THREADS>(count, |slot, turn| {
             let value = computed(|| value(ArrayValue::list(place(slot, A::EXTENTS)), array.clone()));
