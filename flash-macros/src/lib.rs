@@ -123,8 +123,8 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// For a definition `Accelerate` it generates `Accelerate::of(..)`, which takes the arguments in order; a
 /// constant per dimension, with which a kernel looks up its index, `index[Accelerate::BODY]` (in code for any
-/// `T`, `index[Accelerate::<T>::BODY]`); and the arguments' structs for the doors, `AccelerateItem` (of work items
-/// and teams), `AccelerateSpan` and `AccelerateWhole`.
+/// `T`, `index[Accelerate::<T>::BODY]`); and the arguments' structs for the doors, `AccelerateItem` (of work
+/// items and teams), `AccelerateSpan` and `AccelerateWhole`.
 #[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
     finish(core_path::core().and_then(|core| definition::derive(input.into(), &core)))

@@ -16,7 +16,8 @@ use std::marker::PhantomData;
 /// One work item at a time, computed by a team of `THREADS` threads: rows and blocks of arrays in memory that
 /// the threads share, sums over them. Otherwise as [`CpuItem`], with the same arguments.
 ///
-/// `THREADS` is a power of two of at most 1,024; 64 to 256 suit GPUs. The results do not depend on the device.
+/// `THREADS` is a power of two of at most 1,024; 64 to 256 suit GPUs. The results do not depend on the
+/// device.
 ///
 /// ```
 /// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
@@ -129,8 +130,8 @@ impl<const THREADS: usize> Team<THREADS> {
         *array = A::make(|at| value(at, array));
     }
 
-    /// The values at `0..count`, combined. Thread `t` combines those at `t`, `t + THREADS`, .., beginning with
-    /// `identity`; then thread `t` adds what thread `t + THREADS / 2` has, and so on by halves.
+    /// The values at `0..count`, combined. Thread `t` combines those at `t`, `t + THREADS`, .., beginning
+    /// with `identity`; then thread `t` adds what thread `t + THREADS / 2` has, and so on by halves.
     #[inline(always)]
     pub fn reduce<T: Copy>(
         &mut self,
@@ -168,7 +169,8 @@ impl<const THREADS: usize> Team<THREADS> {
         }
     }
 
-    /// Replaces all elements of the work item's own row or block, each by a function of its place and its value.
+    /// Replaces all elements of the work item's own row or block, each by a function of its place and its
+    /// value.
     #[inline(always)]
     pub fn map<T: Copy>(&mut self, row: &mut [T], value: impl Fn(usize, T) -> T) {
         for (i, element) in row.iter_mut().enumerate() {

@@ -296,8 +296,8 @@ impl<T: Plain> TileValue<T> {
     }
 }
 
-/// How many elements an item has along an axis: up to a number, as far as its part goes. Axes beyond the second
-/// are part of that one.
+/// How many elements an item has along an axis: up to a number, as far as its part goes. Axes beyond the
+/// second are part of that one.
 pub(super) fn clipped(name: &str, first: &str, axis: usize, own: usize) -> String {
     define(AXES.to_owned());
     let at = match axis {

@@ -51,8 +51,8 @@ pub trait ItemAccess {
     #[doc(hidden)]
     unsafe fn clip(part: *const abi::Part, index: &[usize], along: &[usize]) -> Self::Clip;
     /// # Safety
-    /// The element (or row of `row_len`, or block or tile, as far as `clip` says, of item `i` of a run) at `at`
-    /// lives for `'k` and, if written, has no other user.
+    /// The element (or row of `row_len`, or block or tile, as far as the clip says of item `i` of a run) at
+    /// `at` lives for `'k` and, if written, has no other user.
     #[doc(hidden)]
     unsafe fn item<'k>(at: *mut Self::Element, row_len: usize, of: (Self::Clip, usize)) -> Self::Item<'k>;
     /// # Safety

@@ -61,12 +61,12 @@ pub struct Write<C: ?Sized>(PhantomData<C>);
 /// A row of run-time length: axis 0 of the array, which the index does not name.
 pub struct Row<T>(PhantomData<T>);
 
-/// `N` elements, one beside the other along axis 0 of the array: item `i` along it owns those from `i * N` on.
-/// At the end of the array there may be fewer.
+/// `N` elements, one beside the other along axis 0 of the array: item `i` along it owns those from `i * N`
+/// on. At the end of the array there may be fewer.
 pub struct Block<T, const N: usize>(PhantomData<T>);
 
-/// `X` times `Y` elements of an array of two axes or more: item `(i, j)` owns those from `(i * X, j * Y)` on, axis
-/// 0 first. At the ends of the axes there may be fewer.
+/// `X` times `Y` elements of an array of two axes or more: item `(i, j)` owns those from `(i * X, j * Y)`
+/// on, axis 0 first. At the ends of the axes there may be fewer.
 ///
 /// ```
 /// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
@@ -99,8 +99,8 @@ pub struct Block<T, const N: usize>(PhantomData<T>);
 /// ```
 pub struct Tile<T, const X: usize, const Y: usize>(PhantomData<T>);
 
-/// Its own element (or row, block, tile) for every work item: the element at the index *values* of the dimensions
-/// in `#[along(..)]` (default: all), axis 0 fastest. Strides come from the array's shape; an array
+/// Its own element (or row, block, tile) for every work item: the element at the index *values* of the
+/// dimensions in `#[along(..)]` (default: all), axis 0 fastest. Strides come from the array's shape; an array
 /// without one takes the largest value + 1 along each dimension.
 pub struct Item<'a, A>(Array<'a>, PhantomData<A>);
 
