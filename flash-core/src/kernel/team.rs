@@ -141,14 +141,16 @@ impl<const THREADS: usize> Team<THREADS> {
         combine: impl Fn(T, T) -> T,
     ) -> T {
         let mut parts = [identity; THREADS];
-        let whole = count - count % THREADS;
-        for first in (0..whole).step_by(THREADS) {
-            for (thread, part) in parts.iter_mut().enumerate() {
-                *part = combine(*part, value(first + thread));
+        let mut first = 0;
+        // Turns that end before `count`, so that the compiler sees it: the values are computed as vectors.
+        while first + THREADS <= count {
+            for (part, i) in parts.iter_mut().zip(first..first + THREADS) {
+                *part = combine(*part, value(i));
             }
+            first += THREADS;
         }
-        for (thread, part) in parts[..count - whole].iter_mut().enumerate() {
-            *part = combine(*part, value(whole + thread));
+        for (part, i) in parts.iter_mut().zip(first..count) {
+            *part = combine(*part, value(i));
         }
         let mut half = THREADS / 2;
         while half > 0 {
