@@ -69,9 +69,9 @@ fn a_team_has_its_number_of_threads() {
         },
     );
     for part in [
-        "CpuFunction::team::<Accelerate<'static, f32>, Plain, {2 * HALF}>()",
-        "::team::<{{2 * HALF}}>()",
-        "threads: ::core::option::Option::Some(({2 * HALF})as u32)",
+        "CpuFunction::team::<Accelerate<'static, f32>, Plain, {2*HALF}>()",
+        "::team::<{{2*HALF}}>()",
+        "threads:::core::option::Option::Some(({2*HALF})as u32)",
     ] {
         assert!(out.contains(part), "{part} is not in {out}");
     }

@@ -186,8 +186,8 @@ fn the_doors_of_blocks_and_tiles_are_the_compilers() {
     });
     for part in [
         "pub a:<Read<Block<u8, 16>>as::flash_core::kernel::views::ItemAccess>::Item<'k>",
-        "pub a:<Read<Block<u8, 16>>as::flash_core::kernel::views::ItemAccess>::Strided<'k>",
-        "pub b:<Write<views::Tile<u8, 4, {2 * N}>>as::flash_core::kernel::views::ItemAccess>::Slice<'k>",
+        "pub a:<Read<Block<u8, 16>>as::flash_core::kernel::views::ItemAccess>::Whole<'k>",
+        "pub b:<Write<views::Tile<u8, 4, {2*N}>>as::flash_core::kernel::views::ItemAccess>::Slice<'k>",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
@@ -205,7 +205,7 @@ fn a_map_of_tiles_may_have_all_along_an_axis() {
             to: Item<'a, Write<f32>>,
         }
     });
-    for part in ["AxisMap::All, ", "scale: 16u64", "tiles([(\"x\", 2u64)])"] {
+    for part in ["AxisMap::All, ", "scale:16u64", "tiles([(\"x\", 2u64)])"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 }
