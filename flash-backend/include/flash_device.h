@@ -524,7 +524,7 @@ typedef struct flash_arg {
   uint64_t buffer;
   // Number of elements.
   uint64_t len;
-  // Elements in a row, or of a tile along axis 0; 1 without them.
+  // Elements in a row; 1 without rows.
   uint64_t row_len;
   // `FLASH_ARG_FLAG_*`.
   uint64_t flags;

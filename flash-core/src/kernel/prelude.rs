@@ -25,12 +25,11 @@
 //! # fn main() {}
 //! ```
 
-pub use super::Threads;
 pub use super::staging::Real;
 pub use super::views::{
     Block, Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Tile, Uniform, Whole, Window,
     Write,
 };
-pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuTeam, CpuWhole, Element, Index, Space, Span, Team};
-pub use super::{KernelDefinition, partition_map};
+pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuTeam, CpuWhole, Element, Index};
+pub use super::{KernelDefinition, Space, Span, Team, Threads, partition_map};
 pub use flash_macros::{KernelDefinition, Staged, kernel, kernel_fn};

@@ -132,6 +132,13 @@ pub(super) fn item_grid(
     shape: &[u64],
     len: u64,
 ) -> Result<ItemGrid, String> {
+    if spec.tile.len() > spec.along.len() {
+        return Err(format!(
+            "its tiles have {} axes, and its index names {}: name a dimension for each, as in `#[along(x, y)]`, or make it a `Block`",
+            spec.tile.len(),
+            spec.along.len()
+        ));
+    }
     if spec.along.is_empty() && !spec.row {
         // A `Uniform`.
         return match len {
@@ -223,12 +230,12 @@ pub(super) fn prove_item(
         return Ok(false);
     }
     let ItemGrid { extents, row_len } = item_grid(dims, spec, shape, arg.len)?;
-    // A kernel knows the distance from item to item along axis 0 by this.
-    arg.row_len = spec.tile.first().copied().unwrap_or(row_len);
+    arg.row_len = row_len;
     let product: u64 = extents.iter().product();
     let mut stride = row_len;
     for (axis, (&dim, &extent)) in spec.along.iter().zip(&extents).enumerate() {
-        strides[dim] = stride * spec.tile_along(axis);
+        // Of an axis with one tile, which may be larger, no stride is used.
+        strides[dim] = stride.saturating_mul(spec.tile_along(axis));
         stride *= extent;
     }
     let covers = |axis: usize, extent: u64| {

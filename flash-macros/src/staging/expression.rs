@@ -7,8 +7,8 @@ use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    BinOp, Expr, ExprCall, ExprClosure, ExprForLoop, ExprIf, ExprLit, ExprMacro, ExprMethodCall, ExprRange,
-    Lit, Pat, PathArguments, RangeLimits, Token, UnOp,
+    BinOp, Expr, ExprCall, ExprClosure, ExprForLoop, ExprIf, ExprLit, ExprMacro, ExprMethodCall, ExprPath,
+    ExprRange, Lit, Pat, PathArguments, RangeLimits, Token, UnOp,
 };
 
 /// Methods of iterators and slices, in whose place a loop stands.
@@ -58,6 +58,11 @@ pub(super) fn diverges(expression: &Expr) -> bool {
         Expr::Macro(call) => is_panic(call),
         _ => false,
     }
+}
+
+/// Whether a path names a function, and not a constant.
+fn is_function(path: &ExprPath) -> bool {
+    path.path.segments.last().is_some_and(|last| last.ident.to_string().starts_with(char::is_lowercase))
 }
 
 fn is_panic(call: &ExprMacro) -> bool {
@@ -445,11 +450,22 @@ impl Stager<'_> {
             .iter()
             .map(|argument| match unparenthesised(argument) {
                 Expr::Closure(closure) => self.closure(closure),
+                Expr::Path(path) if self.is_constant(argument) && is_function(path) => self.named(path),
                 argument => self.value(argument),
             })
             .collect();
         let (method, generics) = (&call.method, &call.turbofish);
         quote_spanned!(call.method.span()=> #receiver.#method #generics (#(#arguments),*))
+    }
+
+    /// A function of the program, in the place of a closure.
+    fn named(&mut self, function: &ExprPath) -> TokenStream {
+        if self.number_before(&function.path).is_some() {
+            return self.refuse(function, "call it in a closure, as in `|a, b| a.max(b)`");
+        }
+        let mut path = function.path.clone();
+        let generics = path.segments.last_mut().map(|last| std::mem::take(&mut last.arguments));
+        quote_spanned!(function.span()=> #path::stage #generics)
     }
 
     /// The closure of a `let`, or of an operation.

@@ -409,7 +409,7 @@ pub struct Arg {
     pub buffer: u64,
     /// Number of elements.
     pub len: u64,
-    /// Elements in a row, or of a tile along axis 0; 1 without them.
+    /// Elements in a row; 1 without rows.
     pub row_len: u64,
     /// `ARG_FLAG_*`.
     pub flags: u64,

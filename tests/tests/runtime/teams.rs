@@ -1,4 +1,4 @@
-//! Work items that a team computes, cut over the devices that there are.
+//! Teams give the results of plain loops, however a launch is cut over devices.
 
 use flash::kernel::prelude::*;
 use flash::prelude::*;

@@ -99,6 +99,20 @@ proptest! {
     }
 }
 
+#[test]
+fn tiles_on_devices_of_another_process() {
+    for variables in [
+        &[("FLASH_TEST_KEY", "ALL_CPU@agent")][..],
+        &[("FLASH_TEST_KEY", "TEST@agent"), ("FLASH_TEST", "devices=2")],
+    ] {
+        flash_tests::in_process(variables, || {
+            for shape in [[1, 1, 1], [5, 3, 2], [22, 13, 3]] {
+                places(None, shape);
+            }
+        });
+    }
+}
+
 /// Blocks along the rows of a matrix; only some of them.
 #[derive(KernelDefinition)]
 #[kernel(name = "tiles.blocks", dims(row, block), part_by(row))]
@@ -161,6 +175,62 @@ fn a_launch_beyond_the_tiles_is_an_error_with_their_number() {
     let text = rt.submit(Blocks::of(&flat)).exec([6, 3]).expect_err("no shape").to_string();
     assert!(text.contains("memory.view("), "{text}");
     assert_eq!(x.to_vec().unwrap(), [1; 60]);
+}
+
+/// Sum and difference of two elements that are far apart: neighbours along axis 1 of a view.
+#[derive(KernelDefinition)]
+#[kernel(name = "tiles.butterflies", dims(i, pair), part_by(pair))]
+struct Butterflies<'a> {
+    x: Item<'a, ReadWrite<Tile<i64, 1, 2>>>,
+}
+
+#[kernel(devices)]
+impl CpuItem<Butterflies<'_>> for ByItem {
+    fn item(_: Index<2>, mut k: ButterfliesItem<'_>) {
+        let (a, b) = (k.x.row(0)[0], k.x.row(1)[0]);
+        k.x.row_mut(0)[0] = a + b;
+        k.x.row_mut(1)[0] = a - b;
+    }
+}
+
+#[test]
+fn butterflies_own_elements_that_are_apart() {
+    let rt = flash_tests::runtime();
+    let n = 64_usize;
+    let given: Vec<i64> = (0..n as i64).map(|i| i * i % 17 - 5).collect();
+    let x = FlashMemory::from(given.clone());
+    for half in [1, 2, 4, 8, 16, 32] {
+        let seen = x.view([half, n / half]).unwrap();
+        rt.submit(Butterflies::of(seen)).exec([half, n / (2 * half)]).unwrap();
+    }
+    // The transform of Walsh and Hadamard.
+    let sign = |i: usize, j: usize| if (i & j).count_ones().is_multiple_of(2) { 1 } else { -1 };
+    let sum = |j: usize| given.iter().enumerate().map(|(i, x)| sign(i, j) * x).sum::<i64>();
+    assert_eq!(x.to_vec().unwrap(), (0..n).map(sum).collect::<Vec<i64>>());
+}
+
+/// Tiles of two axes along one dimension.
+#[derive(KernelDefinition)]
+#[kernel(name = "tiles.one_axis", dims(i, j))]
+struct OneAxis<'a> {
+    #[along(i)]
+    from: Item<'a, Read<Tile<u32, 4, 2>>>,
+    to: Item<'a, Write<u32>>,
+}
+
+#[kernel(devices)]
+impl CpuItem<OneAxis<'_>> for ByItem {
+    fn item(_: Index<2>, k: OneAxisItem<'_>) {
+        k.to.set(k.from.row(0)[0]);
+    }
+}
+
+#[test]
+fn a_tile_along_one_dimension_is_an_error() {
+    let (from, to) = (FlashMemory::<u32>::zeroed(8), FlashMemory::<u32>::zeroed([2, 2]));
+    let error = flash_tests::runtime().submit(OneAxis::of(&from, &to)).exec([2, 2]).expect_err("one axis");
+    let text = error.to_string();
+    assert!(text.contains("have 2 axes, and its index names 1") && text.contains("`from`"), "{text}");
 }
 
 /// A block of an array without a shape.

@@ -1,11 +1,12 @@
 //! What a kernel's code relies on of its arguments: their number, kinds, elements and strides. A launch that
 //! came is compared with it, as the controller's word does not count.
 
-use crate::wire::{OwnedLaunch, bad};
+use crate::wire::{OwnedLaunch, Values, bad};
 use flash_backend::__host::takes_parts;
 use flash_backend::Failure;
 use flash_backend::abi::{self, Arg, Implementation};
 use flash_backend::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
+use flash_backend::index::SpaceRef;
 
 /// The arguments of a kernel.
 pub(super) struct Signature {
@@ -44,8 +45,14 @@ impl Signature {
         }
         let phases = launch.phases.end - launch.phases.start;
         for (expected, arg) in self.arguments.iter().zip(args) {
-            let name = &expected.name;
-            fits(expected, arg, dims, phases).map_err(|what| bad(format!("argument `{name}`: {what}")))?;
+            let of_it = |what| bad(format!("argument `{}`: {what}", expected.name));
+            fits(expected, arg, dims, phases).map_err(of_it)?;
+            if !expected.tile.is_empty() && launch.space().items > 0 {
+                // SAFETY: `wire::owned` has checked the space, and that there is a stride per dimension.
+                let (space, strides) =
+                    unsafe { (SpaceRef::new(launch.space()), std::slice::from_raw_parts(arg.strides, dims)) };
+                tiles_fit(expected, arg, strides, &space.values_of()?).map_err(of_it)?;
+            }
         }
         // Where one array is copied from buffer to buffer, all are; those with parts in them cannot be.
         let two =
@@ -73,12 +80,8 @@ fn fits(expected: &ArgumentDescriptor, arg: &Arg, dims: usize, phases: u64) -> R
         return Err(format!("kind, access and bytes of an element are {found:?}, expected {wanted:?}"));
     }
     if matches!(view, View::Item | View::Phased) {
-        let own = expected.tile.first().copied().unwrap_or(1);
-        if arg.strides.is_null() || !expected.row && arg.row_len != own {
-            return Err(format!("rows of {} elements, expected {own} and strides", arg.row_len));
-        }
-        if !expected.tile.is_empty() && arg.part.is_null() {
-            return Err("no part of an array in tiles".into());
+        if arg.strides.is_null() || !expected.row && arg.row_len != 1 {
+            return Err(format!("rows of {} elements, expected one and strides", arg.row_len));
         }
         // SAFETY: one per dimension, as `wire::owned` has checked, in the launch that this borrows.
         let strides = unsafe { std::slice::from_raw_parts(arg.strides, dims) };
@@ -87,8 +90,9 @@ fn fits(expected: &ArgumentDescriptor, arg: &Arg, dims: usize, phases: u64) -> R
             return Err(format!("a stride of {} along dimension {dim}, expected 0", strides[dim]));
         }
         // Kernels know this stride when they are compiled.
-        if expected.along.first() == Some(&0) && strides[0] != arg.row_len {
-            return Err(format!("a stride of {} along axis 0, expected {}", strides[0], arg.row_len));
+        let known = expected.tile.first().copied().unwrap_or(arg.row_len);
+        if expected.along.first() == Some(&0) && strides[0] != known {
+            return Err(format!("a stride of {} along axis 0, expected {known}", strides[0]));
         }
     }
     if *view == View::Reduce && arg.len != 1 && !expected.reduce.as_ref().is_some_and(|all| all.array) {
@@ -108,6 +112,42 @@ fn fits(expected: &ArgumentDescriptor, arg: &Arg, dims: usize, phases: u64) -> R
     // Elsewhere the second one is a handle.
     if !is_aligned(arg.data) || arg.space == abi::SPACE_HOST && !is_aligned(arg.next) {
         return Err(format!("{:p} and {:p}, expected multiples of {}", arg.data, arg.next, element.align));
+    }
+    Ok(())
+}
+
+/// A kernel goes from the first element of a tile on as far as the part goes, which it knows by the index.
+/// The first elements are in the part: `wire::owned` has checked that. So the strides have to be those of the
+/// part's axes, and the index values have to be in it.
+fn tiles_fit(
+    expected: &ArgumentDescriptor,
+    arg: &Arg,
+    strides: &[u64],
+    values: &[[u64; 2]],
+) -> Result<(), String> {
+    // SAFETY: a part is NULL, or lives as long as the launch.
+    let Some(part) = (unsafe { arg.part.as_ref() }) else {
+        return Err("no part of an array in tiles".into());
+    };
+    let [row, plane] = part.stride;
+    let apart = row >= part.end[0].max(1) && plane.is_multiple_of(row) && plane / row >= part.end[1];
+    if !apart {
+        return Err(format!("rows and planes over each other: {part:?}"));
+    }
+    for (axis, &dim) in expected.along.iter().enumerate() {
+        let own = expected.tile.get(axis).copied().unwrap_or(1);
+        let step = [1, row, plane].get(axis).map(|stride| stride.saturating_mul(own));
+        if step.is_some_and(|step| strides[dim] != step)
+            || !strides[dim].is_multiple_of(step.unwrap_or(plane))
+        {
+            return Err(format!("a stride of {} along axis {axis}, expected {step:?}", strides[dim]));
+        }
+        let [first, last] = values[dim].map(|value| value.checked_mul(own));
+        let is_there =
+            |at: Option<u64>| at.is_some_and(|at| (part.begin[axis]..part.end[axis]).contains(&at));
+        if axis < 2 && !(is_there(first) && is_there(last)) {
+            return Err(format!("tiles from {first:?} to {last:?} along axis {axis} of {part:?}"));
+        }
     }
     Ok(())
 }

@@ -64,11 +64,12 @@ fn with(mut launch: Value, changes: &[(&str, Value)]) -> Value {
 
 /// What an agent says to a launch of a kernel with these dimensions, and an argument of this view and access.
 fn said(launch: &Value, view: &str, access: &str, whole: &[(&str, &str)]) -> Result<(), String> {
-    let along: &[usize] = if matches!(view, "item" | "phased") { &[0, 1] } else { &[] };
+    let along: &[usize] = if matches!(view, "item" | "phased" | "tiles") { &[0, 1] } else { &[] };
+    let (view, tile): (_, &[u64]) = if view == "tiles" { ("item", &[3, 2]) } else { (view, &[]) };
     let descriptor = json!({
         "name": "tests.kernel", "dimensions": ["x", "y"],
         "arguments": [{
-            "name": "all", "view": view, "access": access, "along": along,
+            "name": "all", "view": view, "access": access, "along": along, "tile": tile,
             "element": {"name": "f32", "size": 4, "align": 4}
         }]
     });
@@ -196,6 +197,45 @@ fn the_stride_along_axis_0_is_that_of_the_code() {
             "a stride of 0 along axis 0",
         );
     }
+}
+
+/// Two times two tiles of 3 x 2 elements, in an array of 4 x 3.
+fn tiles() -> Value {
+    let changes = [
+        ("/args/0/strides", json!([3, 8])),
+        ("/args/0/part", part([0; 3], [4, 3, 1], [4, 12])),
+        ("/space/items", json!(4)),
+        ("/space/phase_items", json!(4)),
+        ("/space/dims", json!([dimension(2), dimension(2)])),
+        ("/space/loops", json!([full(1, 2), full(0, 2)])),
+    ];
+    with(item(), &changes)
+}
+
+#[test]
+fn tiles_end_with_their_part() {
+    assert_eq!(said(&tiles(), "tiles", "write", &[]), Ok(()));
+    let lower = part([0, 2, 0], [4, 3, 1], [4, 12]);
+    let changes = [("/space/dims/1/start", json!(1)), ("/args/0/part", lower.clone())];
+    assert_refused(&with(tiles(), &changes), "tiles", "write", "items at elements");
+    assert_refused(&with(tiles(), &[("/args/0/part", lower)]), "tiles", "write", "items at elements");
+    // The first elements lie between those of the part, but the end of its rows is before the second tile.
+    let above = [
+        ("/args/0/part", part([0; 3], [2, 3, 1], [4, 12])),
+        ("/space/items", json!(2)),
+        ("/space/phase_items", json!(2)),
+        ("/space/dims", json!([dimension(2), dimension(1)])),
+        ("/space/loops", json!([full(1, 1), full(0, 2)])),
+    ];
+    assert_refused(&with(tiles(), &above), "tiles", "write", "along axis 0");
+    let folded = part([0; 3], [4, 3, 1], [3, 12]);
+    assert_refused(&with(tiles(), &[("/args/0/part", folded)]), "tiles", "write", "over each other");
+    let flat = part([0; 3], [12, 1, 1], [12, 12]);
+    assert_refused(&with(tiles(), &[("/args/0/part", flat)]), "tiles", "write", "a stride of 8 along axis 1");
+    assert_refused(&with(tiles(), &[("/args/0/part", json!(null))]), "tiles", "write", "no part");
+    assert_refused(&with(tiles(), &[("/args/0/strides", json!([2, 8]))]), "tiles", "write", "a stride of 2");
+    assert_refused(&with(tiles(), &[("/args/0/strides", json!([3, 4]))]), "tiles", "write", "a stride of 4");
+    assert_refused(&with(tiles(), &[("/args/0/row_len", json!(3))]), "tiles", "write", "rows of 3");
 }
 
 #[test]

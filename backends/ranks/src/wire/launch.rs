@@ -525,7 +525,7 @@ fn lists_of(
 }
 
 /// The least and the greatest value of each dimension.
-trait Values {
+pub(crate) trait Values {
     fn values_of(&self) -> Result<SmallVec<[[u64; 2]; 4]>, Failure>;
 }
 

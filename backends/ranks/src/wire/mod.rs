@@ -14,7 +14,7 @@ mod image;
 mod launch;
 
 pub(crate) use image::ImplementationImage;
-pub(crate) use launch::{Bounds, LaunchImage, OwnedLaunch, Place, owned};
+pub(crate) use launch::{Bounds, LaunchImage, OwnedLaunch, Place, Values, owned};
 
 use flash_backend::{Code, Failure};
 use flash_net::{Loss, NetError, Peer, Transport};

@@ -157,7 +157,18 @@ pub fn never<V: Value>() -> V {
 /// A function, or the kernel itself. Its text stands where it is called.
 #[track_caller]
 pub fn function<V: Value>(body: impl FnOnce() -> V) -> V {
-    let (value, said) = match enter(false) {
+    framed(false, body)
+}
+
+/// What computes one value of a team's operation.
+#[track_caller]
+pub(super) fn cell<V: Value>(body: impl FnOnce() -> V) -> V {
+    framed(true, body)
+}
+
+#[track_caller]
+fn framed<V: Value>(is_cell: bool, body: impl FnOnce() -> V) -> V {
+    let (value, said) = match enter(is_cell) {
         true => captured(|| body().read()),
         false => (V::never(), String::new()),
     };
@@ -167,28 +178,14 @@ pub fn function<V: Value>(body: impl FnOnce() -> V) -> V {
         return value;
     }
     say(ended.declarations.trim_end_matches('\n'));
-    let result = ended.result.unwrap_or_else(V::never);
+    let result = match ended.result {
+        Some(result) => result,
+        // A value that could not be computed is one all the same.
+        None if is_cell => V::unset("value"),
+        None => V::never(),
+    };
     let ((), assigned) = captured(|| result.assign(&value));
     // The label stands behind all variables of the function.
-    block("", &(said + &assigned), &format!("\nend_{}:;", ended.label));
-    result
-}
-
-/// What computes one value of a team's operation.
-#[track_caller]
-pub(super) fn cell<V: Value>(body: impl FnOnce() -> V) -> V {
-    let (value, said) = match enter(true) {
-        true => captured(|| body().read()),
-        false => (V::never(), String::new()),
-    };
-    let ended = leave::<V>();
-    if !ended.returns {
-        say(said.trim_end_matches('\n'));
-        return value;
-    }
-    // It may panic: there is a value all the same.
-    let result = V::unset("value");
-    let ((), assigned) = captured(|| result.assign(&value));
     block("", &(said + &assigned), &format!("\nend_{}:;", ended.label));
     result
 }

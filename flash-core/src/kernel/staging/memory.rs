@@ -236,13 +236,6 @@ impl<T: Plain> Indexed for SliceValue<T> {
     }
 }
 
-impl<T: Plain> SliceValue<T> {
-    /// A part of a row: `count` elements from `first` of the array on.
-    pub(super) fn part(name: Rc<str>, first: String, count: String) -> Self {
-        SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
-    }
-}
-
 /// A tile.
 pub struct TileValue<T> {
     pub(super) name: Rc<str>,
@@ -282,12 +275,9 @@ impl<T: Plain> TileValue<T> {
     /// Row `y`. One that is not there has no elements.
     pub fn row(&self, y: Expr<usize>) -> SliceValue<T> {
         let (y, [columns, rows]) = (y.read().named("y").text(), &self.extents);
-        let first = Expr::<usize>::now(format!("{} + {y} * FLASH_AXIS({}, 0)", self.first, self.name));
-        SliceValue::part(
-            self.name.clone(),
-            first.text().to_string(),
-            format!("({y} < {rows} ? {columns} : 0)"),
-        )
+        let first = Expr::<usize>::now(format!("{} + {y} * FLASH_AXIS({}, 0)", self.first, self.name)).text();
+        let count = format!("({y} < {rows} ? {columns} : 0)");
+        SliceValue { name: self.name.clone(), row: Some((first, count.into())), of: PhantomData }
     }
 
     /// The same, to write.

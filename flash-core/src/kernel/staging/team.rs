@@ -175,10 +175,10 @@ fn places<const THREADS: usize>(count: &str, body: impl FnOnce(Expr<usize>)) {
 /// Loops of up to so many turns are unrolled: what a thread keeps for each is in registers then.
 const UNROLLED: usize = 16;
 
-/// The same for a number that is known: as many turns for each thread, unrolled. `body` gets the turn, too.
+/// The same for a number that is known: as many turns for each thread. `body` gets the turn, too.
 ///
-/// PoCL 3.1 needs the pragma: in a loop of two turns that it was left to unroll by itself, conditional loads
-/// gave 0.
+/// PoCL 3.1 needs the pragma, for few turns and for many: in loops without it, whose number of turns it knew,
+/// conditional loads gave 0.
 fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &str)) {
     let (slot, turn) = (name("slot"), name("turn"));
     let ((), said) = captured(|| body(Expr::value(&slot), &turn));
@@ -187,9 +187,7 @@ fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &str
         _ => format!("if ({slot} < {count}ul) {{\n{said}}}\n"),
     };
     let turns = count.div_ceil(THREADS);
-    if turns <= UNROLLED {
-        say("#pragma unroll");
-    }
+    say(if turns <= UNROLLED { "#pragma unroll" } else { "#pragma unroll 4" });
     block(
         &format!("for (int {turn} = 0; {turn} < {turns}; ++{turn})"),
         &format!("const flash_u64 {slot} = flash_lane + {turn} * {THREADS}ul;\n{inside}"),

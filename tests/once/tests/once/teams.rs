@@ -126,8 +126,8 @@ struct Most {
 }
 
 #[kernel_fn]
-fn is_before(a: Most, b: Most) -> bool {
-    a.value > b.value || a.value == b.value && a.at < b.at
+fn larger(a: Most, b: Most) -> Most {
+    if b.value > a.value || b.value == a.value && b.at < a.at { b } else { a }
 }
 
 /// The array's inclusive sums.
@@ -144,12 +144,7 @@ fn scanned(team: &mut Team<64>, sums: &mut [u32; 256]) {
 impl CpuTeam<Scan<'_>, 64> for Once {
     fn team(_: Index<1>, k: ScanItem<'_>, team: &mut Team<64>) {
         let nothing = Most { value: 0, at: u32::MAX };
-        let most = team.reduce(
-            k.x.len(),
-            nothing,
-            |i| Most { value: k.x[i], at: i as u32 },
-            |a, b| if is_before(b, a) { b } else { a },
-        );
+        let most = team.reduce(k.x.len(), nothing, |i| Most { value: k.x[i], at: i as u32 }, larger);
         let mut sums: [u32; 256] = team.shared(|[i]| if i < k.x.len() { k.x[i] } else { 0 });
         scanned(team, &mut sums);
         team.map(k.x, |i, was| sums[i] * 2 - was);

@@ -1,6 +1,7 @@
 //! Work items that own blocks and tiles, which are smaller at the ends of their arrays.
 
 use flash::kernel::prelude::*;
+use flash::kernel::views::TileView;
 use flash::prelude::*;
 use flash_tests_once::{compare, devices};
 
@@ -75,6 +76,13 @@ struct Transpose<'a> {
     last: Item<'a, Write<u32>>,
 }
 
+/// The last element of a tile.
+#[kernel_fn]
+fn last(tile: &TileView<'_, u32>) -> u32 {
+    let row = tile.row(tile.rows() - 1);
+    row[tile.columns() - 1]
+}
+
 #[kernel(devices)]
 impl CpuItem<Transpose<'_>> for Once {
     fn item(ix: Index<2>, mut k: TransposeItem<'_>) {
@@ -85,8 +93,7 @@ impl CpuItem<Transpose<'_>> for Once {
                 k.to.row_mut(y)[x] += k.all[(7 * ix[0] + x) * 13 + 3 * ix[1] + y] + sum;
             }
         }
-        let row = k.from.row(k.from.rows() - 1);
-        k.last.set(row[row.len() - 1]);
+        k.last.set(last(&k.from));
     }
 }
 
@@ -145,6 +152,43 @@ fn blocks() {
             [x, sum].concat()
         });
     }
+}
+
+/// More turns of a thread than are unrolled, with conditional loads.
+#[derive(KernelDefinition)]
+#[kernel(name = "once.large_tiles", dims(i, j))]
+struct Large<'a> {
+    a: Window<'a, Read<u32>>,
+    b: Window<'a, Read<u32>>,
+    c: Item<'a, Write<Tile<u32, 24, 24>>>,
+}
+
+#[kernel(devices)]
+impl CpuTeam<Large<'_>, 16> for Once {
+    fn team(ix: Index<2>, mut k: LargeItem<'_>, team: &mut Team<16>) {
+        let (left, top) = (24 * ix[0], 24 * ix[1]);
+        let [w, h, _] = k.a.end();
+        let a: [[u32; 24]; 24] = team
+            .shared(|[y, x]| if left + x < w && top + y < h { k.a.at([left + x, top + y, 0]) } else { 0 });
+        let mut b: [[u32; 24]; 24] = team
+            .shared(|[y, x]| if left + x < w && top + y < h { k.b.at([left + x, top + y, 0]) } else { 0 });
+        team.update(&mut b, |[y, x], old| if x > y { old[x][y] } else { a[x][y] + old[y][x] });
+        team.set_tile(&mut k.c, |[y, x]| a[y][x] + 10 * b[y][x]);
+    }
+}
+
+#[test]
+fn many_turns() {
+    let (w, h) = (45_usize, 30_usize);
+    compare("tiles::many_turns", |rt| {
+        let [a, b] = [7, 13].map(|by| {
+            let numbers: FlashMemory<u32> = (1..=w * h).map(|i| (i * by % 1009) as u32).collect();
+            numbers.with_shape([w, h]).unwrap()
+        });
+        let c = FlashMemory::<u32>::zeroed([w, h]);
+        rt.submit(Large::of(&a, &b, &c)).exec([w.div_ceil(24), h.div_ceil(24)]).unwrap();
+        c.to_vec().unwrap()
+    });
 }
 
 /// An element beyond a tile that is smaller than the others.
