@@ -235,7 +235,14 @@ fn tiles_end_with_their_part() {
     assert_refused(&with(tiles(), &[("/args/0/part", json!(null))]), "tiles", "write", "no part");
     assert_refused(&with(tiles(), &[("/args/0/strides", json!([2, 8]))]), "tiles", "write", "a stride of 2");
     assert_refused(&with(tiles(), &[("/args/0/strides", json!([3, 4]))]), "tiles", "write", "a stride of 4");
-    assert_refused(&with(tiles(), &[("/args/0/row_len", json!(3))]), "tiles", "write", "rows of 3");
+    let one_in_rows = [
+        ("/args/0/row_len", json!(3)),
+        ("/space/items", json!(1)),
+        ("/space/phase_items", json!(1)),
+        ("/space/dims", json!([dimension(1), dimension(1)])),
+        ("/space/loops", json!([full(1, 1), full(0, 1)])),
+    ];
+    assert_refused(&with(tiles(), &one_in_rows), "tiles", "write", "rows of 3");
 }
 
 #[test]
