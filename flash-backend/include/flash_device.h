@@ -517,8 +517,9 @@ typedef struct flash_arg {
   // Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
   // touched.
   void *data;
-  // Second buffer of a phased array; otherwise NULL. In spaces that have handles it is the handle of the
-  // buffer itself, which begins with the part's `next_origin`.
+  // Second buffer of a phased array. In spaces that have handles it is the handle of the buffer itself,
+  // which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores are
+  // checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
   void *next;
   // Handle of the device buffer in spaces that have handles; 0 in the host's.
   uint64_t buffer;

@@ -3,24 +3,42 @@
 use std::cell::Cell;
 
 thread_local! {
-    static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+    static IN_KERNEL: Cell<u32> = const { Cell::new(0) };
 }
 
 /// True while this thread runs a Rust kernel, a function of the host in a pipeline, or a partition map.
 #[inline]
 pub(crate) fn in_kernel() -> bool {
+    IN_KERNEL.get() != 0
+}
+
+/// The mark of this thread: in a kernel another number in each phase, never 0.
+#[inline]
+pub(crate) fn mark() -> u32 {
     IN_KERNEL.get()
 }
 
 /// Marks this thread as running a kernel; restores the mark before it, also when the kernel panics.
 pub(crate) struct KernelMark {
-    before: bool,
+    before: u32,
 }
 
 impl KernelMark {
     #[inline]
     pub(crate) fn set() -> KernelMark {
-        KernelMark { before: IN_KERNEL.replace(true) }
+        KernelMark::as_on(1)
+    }
+
+    /// In a phase of a kernel.
+    #[inline]
+    pub(crate) fn in_phase(phase: u64) -> KernelMark {
+        KernelMark::as_on((phase as u32).saturating_add(1))
+    }
+
+    /// The mark of the thread that this one helps.
+    #[inline]
+    pub(crate) fn as_on(mark: u32) -> KernelMark {
+        KernelMark { before: IN_KERNEL.replace(mark) }
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! A text with the attribute `checked`, which `#[kernel(devices)]` writes, is always compiled so;
 //! `FLASH_CHECK_ALL` tells it of the setting, for which it also checks what it would leave unchecked. It
-//! notes faults of its own in the same words: the number of a message, for an array of the number [`OWN`].
+//! notes faults of its own in the same words: the number of a message, for an array of the number [`OWN`], and
+//! the index of the work item, if the text knows it: how many dimensions, and its values.
 
 use super::KernelSpec;
 use crate::failure::Failure;
@@ -61,13 +62,17 @@ impl KernelSpec {
     /// [`Code::Kernel`] if an index was outside its array.
     pub(super) fn check_fault(&self, words: &[u64; FAULT_WORDS]) -> Result<(), Failure> {
         let [flag, array, index, first, behind, size, ..] = *words;
+        let [_, _, number, dimensions, work_item @ ..] = words;
         if flag as u32 == 0 {
             return Ok(());
         }
         if array == OWN {
-            let message = usize::try_from(index).ok().and_then(|number| self.messages.get(number));
+            let message = usize::try_from(*number).ok().and_then(|number| self.messages.get(number));
             let message = message.map_or("the kernel noted a fault", String::as_str);
-            return Err(Failure::new(Code::Kernel, format!("{}: {message}", self.title)));
+            let known = usize::try_from(*dimensions).ok().and_then(|dimensions| work_item.get(..dimensions));
+            let place = known.filter(|index| !index.is_empty());
+            let place = place.map_or_else(String::new, |index| format!(", at work item {index:?}"));
+            return Err(Failure::new(Code::Kernel, format!("{}: {message}{place}", self.title)));
         }
         let argument = self.arrays().nth(usize::try_from(array).unwrap_or(usize::MAX));
         let argument: Option<&ArgumentDescriptor> = argument.and_then(|i| self.descriptor.arguments.get(i));

@@ -2,6 +2,7 @@
 
 use super::index::Rank;
 use super::{Index, KernelDefinition, Span};
+use crate::nested::{KernelMark, mark};
 use flash_backend::__host::discard;
 use flash_types::abi;
 use flash_types::index::SpaceRef;
@@ -223,6 +224,7 @@ impl Threads<'_> {
         };
         struct Job<B> {
             body: B,
+            mark: u32,
             failed: AtomicBool,
             panic: Mutex<Option<Box<dyn Any + Send>>>,
         }
@@ -233,7 +235,7 @@ impl Threads<'_> {
                 return;
             }
             // Possibly a thread other than the kernel's, but still inside the kernel.
-            let _mark = crate::nested::KernelMark::set();
+            let _mark = KernelMark::as_on(job.mark);
             let part = begin as usize..end as usize;
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (job.body)(part))) {
                 job.failed.store(true, Relaxed);
@@ -247,7 +249,7 @@ impl Threads<'_> {
         fn call_of<B: Fn(Range<usize>) + Sync>(_: &Job<B>) -> unsafe extern "C" fn(*mut c_void, u64, u64) {
             call::<B>
         }
-        let job = Job { body, failed: AtomicBool::new(false), panic: Mutex::new(None) };
+        let job = Job { body, mark: mark(), failed: AtomicBool::new(false), panic: Mutex::new(None) };
         // SAFETY: the backend calls the function with this pointer, on any threads, before it returns; the
         // job is `Sync`.
         unsafe { each(raw.context, count as u64, ns, call_of(&job), (&raw const job).cast_mut().cast()) };
@@ -262,25 +264,29 @@ impl Threads<'_> {
         let Some((raw, install)) = self.raw.and_then(|t| Some((t, t.install?))) else {
             return body();
         };
-        type Job<B, R> = (Option<B>, Option<std::thread::Result<R>>);
+        struct Job<B, R> {
+            body: Option<B>,
+            mark: u32,
+            result: Option<std::thread::Result<R>>,
+        }
         unsafe extern "C" fn call<B: FnOnce() -> R, R>(data: *mut c_void) {
             // SAFETY: `data` is the job below, which nothing else uses until `install` returns.
             let job = unsafe { &mut *data.cast::<Job<B, R>>() };
-            if let Some(body) = job.0.take() {
+            if let Some(body) = job.body.take() {
                 // Usually a thread other than the kernel's, but still inside the kernel.
-                let _mark = crate::nested::KernelMark::set();
-                job.1 = Some(catch_unwind(AssertUnwindSafe(body)));
+                let _mark = KernelMark::as_on(job.mark);
+                job.result = Some(catch_unwind(AssertUnwindSafe(body)));
             }
         }
         fn call_of<B: FnOnce() -> R, R>(_: &B) -> unsafe extern "C" fn(*mut c_void) {
             call::<B, R>
         }
         let function = call_of(&body);
-        let mut job: Job<_, R> = (Some(body), None);
+        let mut job: Job<_, R> = Job { body: Some(body), mark: mark(), result: None };
         // SAFETY: the backend calls `function` once with this pointer before it returns; body and
         // result are Send.
         unsafe { install(raw.context, function, (&raw mut job).cast()) };
-        match job.1 {
+        match job.result {
             Some(Ok(result)) => result,
             Some(Err(panic)) => resume_unwind(panic),
             None => panic!("the backend's thread pool did not run the body it was given"),

@@ -13,6 +13,7 @@ mod doors;
 pub(crate) mod implementation;
 mod index;
 pub mod order;
+mod outcome;
 mod part;
 pub mod prelude;
 mod queue;
@@ -47,6 +48,8 @@ pub(crate) use implementation::operation_of;
 pub use implementation::{CpuFunction, cpu_implementation};
 pub use index::{Index, Rank, Span};
 pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
+#[doc(hidden)]
+pub use outcome::{At, Outcome};
 #[doc(hidden)]
 pub use part::PartitionMapEntry;
 pub use part::{Boxes, Candidate, PartitionMap};

@@ -1,31 +1,38 @@
 //! The functions that the doors register: the loop over work items around the kernel's body.
 
 use super::index::{Rank, RankRun};
+use super::outcome::Failed;
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::nested::KernelMark;
-use flash_backend::caught;
+use flash_backend::__host::message;
 use flash_types::abi::{self, Arg, Share};
 use flash_types::index::SpaceRef;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Turns a panic into an error of the host.
+/// Turns a panic, or an error that a kernel returns, into one of the host.
 #[inline]
 unsafe fn guarded(share: &Share, body: impl FnOnce()) -> *mut abi::Error {
     let marked = || {
-        let _mark = KernelMark::set();
+        let _mark = KernelMark::in_phase(share.phase);
         body();
     };
-    match caught(marked) {
+    match catch_unwind(AssertUnwindSafe(marked)) {
         Ok(()) => std::ptr::null_mut(),
         // SAFETY: `share.host` is the host's interface, which lives for ever.
-        Err(panic) => unsafe { panicked(share, &panic) },
+        Err(payload) => unsafe { failed(share, payload) },
     }
 }
 
 #[cold]
-unsafe fn panicked(share: &Share, panic: &str) -> *mut abi::Error {
-    let text = format!("the kernel panicked in phase {}: {panic}", share.phase);
+unsafe fn failed(share: &Share, payload: Box<dyn Any + Send>) -> *mut abi::Error {
+    let phase = share.phase;
+    let text = match payload.downcast::<Failed>() {
+        Ok(failed) => format!("the kernel failed in phase {phase}: {}", failed.0),
+        Err(panic) => format!("the kernel panicked in phase {phase}: {}", message(panic)),
+    };
     // SAFETY: the caller vouches for `host`.
     match unsafe { (*share.host).error_create } {
         // SAFETY: the text lives for the call.

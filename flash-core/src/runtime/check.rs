@@ -1,5 +1,6 @@
 //! Checks of launches that settings ask for. `FLASH_CHECK_BOUNDS=1`: of what a kernel indexes with, before it
-//! runs. `FLASH_CHECK_WRITES=1`: that a kernel writes every element that it promised to write.
+//! runs. `FLASH_CHECK_WRITES=1`: that a kernel writes every element that it promised to write, and stores each
+//! of a `Scatter` once.
 
 use super::facts::{ArgumentFacts, KernelFacts};
 use crate::error::Error;
@@ -7,6 +8,7 @@ use crate::kernel::{Candidate, ContentsCheck, WrongContents};
 use crate::nested::KernelMark;
 use flash_backend::caught;
 use flash_types::abi::Arg;
+use flash_types::descriptor::View;
 use flash_types::index::{Dim, DynRuns, Order, value_range};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -65,6 +67,18 @@ fn owned(spec: &ArgumentFacts, arg: &Arg, first: u64) -> impl Iterator<Item = Ra
         None => (1, arg.row_len, 0),
     };
     (0..rows).map(move |y| first + y * pitch..first + y * pitch + columns)
+}
+
+/// Numbers for the elements of `Scatter`s, by which a kernel on the host's memory finds two stores of the same
+/// one. They live as long as the launch.
+pub(super) fn number_stores(kernel: &KernelFacts, args: &mut [Arg]) -> Vec<Vec<u32>> {
+    let of_one = |(spec, arg): (&ArgumentFacts, &mut Arg)| {
+        // Pages that no store touches are never there.
+        let mut numbers = (spec.view == View::Scatter).then(|| vec![0; arg.len as usize])?;
+        arg.next = numbers.as_mut_ptr().cast();
+        Some(numbers)
+    };
+    kernel.arguments.iter().zip(args).filter_map(of_one).collect()
 }
 
 impl WriteCheck {

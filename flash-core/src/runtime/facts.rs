@@ -44,6 +44,11 @@ impl ArgumentFacts {
         self.view == View::Item && self.access == Access::Write
     }
 
+    /// True if the setting `check_writes` looks at what a launch does to it.
+    pub fn is_checked(&self) -> bool {
+        self.is_promised() || self.view == View::Scatter
+    }
+
     /// Elements that a work item owns along an axis that the index names.
     pub fn tile_along(&self, axis: usize) -> u64 {
         self.tile.get(axis).copied().unwrap_or(1)

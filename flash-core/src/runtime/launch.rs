@@ -6,7 +6,7 @@
 
 use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
 use super::asynchronous::pending::{Pending, pend};
-use super::check::{WriteCheck, check_contents};
+use super::check::{WriteCheck, check_contents, number_stores};
 use super::device_launch::{DeviceLaunch, blame, extras, failed, submit_to, timeout};
 use super::distributed::active_run::ActiveRun;
 use super::distributed::kept::KeptRuns;
@@ -460,8 +460,9 @@ fn submit_prepared(
             }
         };
     }
-    let check =
-        (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, list.order_of(node), &args));
+    let checks = plan.writes && runtime.check_writes;
+    let _numbers = (checks && target.device.info().runs_functions).then(|| number_stores(plan, &mut args));
+    let check = checks.then(|| WriteCheck::begin(plan, list.order_of(node), &args));
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = list.position_of(node);

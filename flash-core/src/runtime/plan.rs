@@ -33,6 +33,7 @@ pub(crate) struct Plan {
     pub prepared: bool,
     /// The check of its arguments' contents, where `check_bounds` is set.
     pub check: Option<&'static ContentsCheck>,
+    /// It has arguments that the setting `check_writes` looks at.
     pub writes: bool,
     /// The rule by which its launches are cut.
     pub part: PartRule,
@@ -138,7 +139,7 @@ impl Plan {
             simple,
             prepared: facts.phased || facts.reduces || widens,
             check: None,
-            writes: facts.arguments.iter().any(ArgumentFacts::is_promised),
+            writes: facts.arguments.iter().any(ArgumentFacts::is_checked),
             part,
             parts: Cache::default(),
             cut: (all.get::<descriptor::PartBy>().is_some() || weights.is_some() || subspaces > 1)

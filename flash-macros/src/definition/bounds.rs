@@ -26,8 +26,7 @@ pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> 
                 None => (&access.ty, quote!(views::ReduceAccess)),
             },
             View::Scalar => (&argument.ty, quote!(Element)),
-            View::Phased { element, .. } => (element, quote!(Element)),
-            View::Scatter { element } => (element, quote!(views::AtomicElement)),
+            View::Phased { element, .. } | View::Scatter { element } => (element, quote!(Element)),
             View::Item { access, .. }
             | View::Whole { access }
             | View::Window { access }

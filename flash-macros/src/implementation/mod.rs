@@ -14,7 +14,7 @@ use attribute::Keys;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Error, ImplItem, Item, ItemImpl, parse_quote};
+use syn::{Error, FnArg, Ident, ImplItem, Item, ItemImpl, ReturnType, parse_quote};
 use target::{Door, Target};
 
 const HERE: &str =
@@ -42,6 +42,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
     if target.door == Door::Item {
         inline(&mut implementation);
     }
+    settle_results(&mut implementation, core);
     let cfgs: Vec<_> =
         implementation.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
     let entries = lists.iter().map(|list| entry(&target, list, &name, &keys, core));
@@ -66,6 +67,32 @@ fn inline(implementation: &mut ItemImpl) {
         {
             function.attrs.push(parse_quote!(#[inline(always)]));
         }
+    }
+}
+
+/// Has the function of a CPU's door return nothing: what its body returns is settled inside.
+fn settle_results(implementation: &mut ItemImpl, core: &TokenStream) {
+    for item in &mut implementation.items {
+        let ImplItem::Fn(function) = item else { continue };
+        let name = function.sig.ident.to_string();
+        let is_of_item = ["item", "team"].contains(&name.as_str());
+        if !is_of_item && !["span", "whole"].contains(&name.as_str()) {
+            continue;
+        }
+        let ReturnType::Type(_, ty) = std::mem::replace(&mut function.sig.output, ReturnType::Default) else {
+            continue;
+        };
+        let mut body = function.block.to_token_stream();
+        let mut at = quote!(());
+        if let (true, Some(FnArg::Typed(input))) = (is_of_item, function.sig.inputs.first_mut()) {
+            let index = Ident::new("index_of_item", Span::mixed_site());
+            let pattern = std::mem::replace(&mut *input.pat, parse_quote!(#index));
+            body = quote!({ let #pattern = #index; #body });
+            at = quote!(#index);
+        }
+        // All with the span of the type, for one that is no result.
+        let settle = respan(quote!(#core::kernel::Outcome::settle), ty.span());
+        function.block = parse_quote!({ #settle((move || -> #ty { #body })(), #at); });
     }
 }
 

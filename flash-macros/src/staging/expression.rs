@@ -35,7 +35,12 @@ const OF_ITERATORS: &[&str] = &[
     "cloned",
 ];
 
-const NO_OPTION: &str = "there is no `Option` or `Result`: use a value that stands for none";
+const NO_OPTION: &str = "there is no `Option`: use a value that stands for none";
+
+const OF_RESULTS: &str =
+    "`?` stands in a function that returns `Result<T, E>`, and takes the result of one with `#[kernel_fn]`";
+
+const CONSTANT_ERROR: &str = "the error of a device is a constant, whose words the host has: a text, a number, or a path to a constant or to a variant without fields";
 
 /// The expression inside parentheses and invisible groups.
 pub(super) fn unparenthesised(expression: &Expr) -> &Expr {
@@ -168,7 +173,13 @@ impl Stager<'_> {
             Expr::Closure(closure) => self.refuse(closure, "give the closure a name by `let`, and call it"),
             Expr::Unsafe(block) => self.refuse(block, "kernels for devices are safe code: write a `Scatter`, or a kernel in C"),
             Expr::Let(condition) => self.refuse(condition, "compare numbers with `if` or `match`"),
-            Expr::Try(attempt) => self.refuse(attempt, NO_OPTION),
+            Expr::Try(attempt) => match (&self.result, self.value_of_result.clone()) {
+                (Some(_), Some(of)) => {
+                    let value = self.value(&attempt.expr);
+                    quote_spanned!(span=> #staging::attempt::<#of, _>(#value))
+                }
+                _ => self.refuse(attempt, OF_RESULTS),
+            },
             other => self.refuse(other, "numbers, tuples, arrays, structs, `if`, `match`, loops and functions with `#[kernel_fn]` have one"),
         }
     }
@@ -189,8 +200,8 @@ impl Stager<'_> {
             }
             Expr::Index(index) => {
                 if let Expr::Range(range) = unparenthesised(&index.index) {
-                    return self
-                        .refuse(range, "a part of an array has no text: pass the array and the bounds");
+                    let (base, [begin, end]) = (self.place(&index.expr), self.bounds(range));
+                    return quote_spanned!(index.span()=> #staging::part(&#base, #begin, #end));
                 }
                 let (base, at) = (self.place(&index.expr), self.value(&index.index));
                 quote_spanned!(index.span()=> #staging::index(&#base, #at))
@@ -201,6 +212,32 @@ impl Stager<'_> {
                 quote!((#(::core::clone::Clone::clone(&#parts),)*))
             }
             other => self.value(other),
+        }
+    }
+
+    /// The bounds of a part of an array, each an `Option`.
+    fn bounds(&mut self, range: &ExprRange) -> [TokenStream; 2] {
+        if let (RangeLimits::Closed(_), Some(end)) = (&range.limits, &range.end) {
+            let refused = self.refuse(end, "a part ends before an index: write `begin..end + 1`");
+            return [quote!(::core::option::Option::None), refused];
+        }
+        [&range.start, &range.end].map(|bound| match bound {
+            Some(bound) => {
+                let bound = self.value(bound);
+                quote!(::core::option::Option::Some(#bound))
+            }
+            None => quote!(::core::option::Option::None),
+        })
+    }
+
+    /// The error in `Err(..)`: of the program, not of the text.
+    fn err(&mut self, call: &ExprCall) -> TokenStream {
+        let staging = self.staging;
+        let error = call.args.first().map(unparenthesised).filter(|_| call.args.len() == 1);
+        match error {
+            Some(error @ Expr::Lit(_)) => quote_spanned!(call.span()=> #staging::err(&#error)),
+            Some(error) if self.is_constant(error) => quote_spanned!(call.span()=> #staging::err(&#error)),
+            _ => self.refuse(&call.args, CONSTANT_ERROR),
         }
     }
 
@@ -372,6 +409,9 @@ impl Stager<'_> {
 
     fn call(&mut self, call: &ExprCall) -> TokenStream {
         let staging = self.staging;
+        if matches!(unparenthesised(&call.func), Expr::Path(function) if function.path.is_ident("Err")) {
+            return self.err(call);
+        }
         let arguments: Vec<TokenStream> = call.args.iter().map(|argument| self.value(argument)).collect();
         if let Some(closure) = self.scope.closure(&call.func) {
             return quote_spanned!(call.span()=> #closure(#(#arguments),*));
@@ -396,7 +436,10 @@ impl Stager<'_> {
         let Some(last) = function.path.segments.last().filter(|_| function.qself.is_none()) else {
             return self.refuse(function, "call a function with `#[kernel_fn]` by its path");
         };
-        if ["Some", "Ok", "Err"].iter().any(|name| last.ident == name) {
+        if function.path.is_ident("Ok") {
+            return quote_spanned!(call.span()=> #staging::ok(#(#arguments),*));
+        }
+        if last.ident == "Some" {
             return self.refuse(function, NO_OPTION);
         }
         if last.ident.to_string().starts_with(char::is_uppercase) {
@@ -428,10 +471,18 @@ impl Stager<'_> {
         match name.as_str() {
             "clone" if call.args.is_empty() => return self.value(&call.receiver),
             "into" => return self.refuse(&call.method, "write `as`, or `f64::from(x)`"),
-            "slice" | "stretch" | "was" => {
+            "slice" => {
+                let range = call.args.first().map(unparenthesised);
+                let Some(Expr::Range(range)) = range.filter(|_| call.args.len() == 1) else {
+                    return self.refuse(&call.args, "write the range, as in `slice(begin..end)`");
+                };
+                let (receiver, [begin, end]) = (self.place(&call.receiver), self.bounds(range));
+                return quote_spanned!(call.method.span()=> #receiver.slice(#begin, #end));
+            }
+            "stretch" | "was" => {
                 return self.refuse(
                     &call.method,
-                    "a part of an array has none: use single elements, by `get` or `at`",
+                    "a part of an array in all its axes has none: use single elements, by `get` or `at`",
                 );
             }
             _ => {}

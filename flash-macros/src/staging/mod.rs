@@ -24,7 +24,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use scope::Scope;
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, Ident, ImplItem, ImplItemFn, ItemFn, ItemImpl, Pat, ReturnType, Type};
+use syn::{Error, FnArg, Ident, ImplItem, ImplItemFn, ItemFn, ItemImpl, Pat, Type};
 
 /// Writes the second function of one body.
 struct Stager<'c> {
@@ -33,6 +33,8 @@ struct Stager<'c> {
     scope: Scope,
     /// What stands for the function's result; `None` in a closure, which has no `return` in the text.
     result: Option<TokenStream>,
+    /// What stands for the value, if the result is a `Result`.
+    value_of_result: Option<TokenStream>,
     /// Variables of the second function alone so far.
     own: usize,
     errors: Errors,
@@ -41,7 +43,7 @@ struct Stager<'c> {
 impl<'c> Stager<'c> {
     fn new(staging: &'c TokenStream) -> Stager<'c> {
         let (scope, errors) = (Scope::default(), Errors::default());
-        Stager { staging, scope, result: Some(quote!(())), own: 0, errors }
+        Stager { staging, scope, result: Some(quote!(())), value_of_result: None, own: 0, errors }
     }
 
     /// Variables of the second function alone, which no others shadow.
@@ -118,7 +120,13 @@ pub fn of_door(staged: &Staged<'_>, core: &TokenStream) -> syn::Result<TokenStre
             }
         }
     }
-    let body = stager.block(&function.block);
+    let (result, value) = stager.returned(&function.sig.output);
+    let fails = value.is_some();
+    (stager.result, stager.value_of_result) = (Some(result.clone()), value);
+    let mut body = stager.block(&function.block);
+    if fails {
+        body = quote!(#staging::settle(#staging::function::<#result>(|| #body)));
+    }
     stager.errors.finish()?;
     Ok(quote! {
         #[allow(unused, non_shorthand_field_patterns, clippy::all, clippy::pedantic)]
@@ -163,11 +171,8 @@ pub fn kernel_fn(attribute: TokenStream, item: TokenStream, core: &TokenStream) 
         return Err(Error::new(span, "a function of kernels is a plain `fn`: remove this"));
     }
     stager.scope.types = sig.generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
-    let result = match &sig.output {
-        ReturnType::Default => quote!(()),
-        ReturnType::Type(_, ty) => stager.of(ty),
-    };
-    stager.result = Some(result.clone());
+    let (result, value) = stager.returned(&sig.output);
+    (stager.result, stager.value_of_result) = (Some(result.clone()), value);
     let (mut inputs, mut bindings) = (Vec::new(), Vec::new());
     for (at, input) in sig.inputs.iter().enumerate() {
         let FnArg::Typed(input) = input else {

@@ -5,10 +5,22 @@ use crate::tokens::plain;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Path, Type};
+use syn::{GenericArgument, Path, PathArguments, ReturnType, Type, TypePath};
 
 const NUMBERS: &[&str] =
     &["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "isize", "usize", "f32", "f64", "bool"];
+
+/// The value's type in a `Result<T, E>`, by its name.
+fn result_of(path: &TypePath) -> Option<&Type> {
+    let last = path.path.segments.last().filter(|last| last.ident == "Result")?;
+    match &last.arguments {
+        PathArguments::AngleBracketed(types) => types.args.iter().find_map(|argument| match argument {
+            GenericArgument::Type(ty) => Some(ty),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
 
 impl Stager<'_> {
     /// `Of<T>` of a type; of a reference, what stands for the place.
@@ -22,6 +34,10 @@ impl Stager<'_> {
                 if path.path.get_ident().is_some_and(|name| self.scope.types.contains(&name.to_string())) =>
             {
                 quote_spanned!(path.span()=> #staging::Expr<#path>)
+            }
+            Type::Path(path) if result_of(path).is_some() => {
+                let value = result_of(path).map(|ty| self.of(ty));
+                quote_spanned!(path.span()=> #staging::ResultValue<#value>)
             }
             Type::Tuple(tuple) => {
                 let parts: Vec<TokenStream> = tuple.elems.iter().map(|part| self.of(part)).collect();
@@ -47,6 +63,16 @@ impl Stager<'_> {
                 quote!(())
             }
         }
+    }
+
+    /// What a function returns: what stands for it, and for its value if it is a `Result`.
+    pub(super) fn returned(&mut self, output: &ReturnType) -> (TokenStream, Option<TokenStream>) {
+        let ReturnType::Type(_, ty) = output else { return (quote!(()), None) };
+        let value = match plain(ty) {
+            Type::Path(path) => result_of(path).map(|ty| self.of(ty)),
+            _ => None,
+        };
+        (self.of(ty), value)
     }
 
     /// The type before a function of a number, as in `f32::from(x)` or `T::of(x)`.

@@ -402,8 +402,9 @@ pub struct Arg {
     /// Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
     /// touched.
     pub data: *mut c_void,
-    /// Second buffer of a phased array; otherwise NULL. In spaces that have handles it is the handle of the
-    /// buffer itself, which begins with the part's `next_origin`.
+    /// Second buffer of a phased array. In spaces that have handles it is the handle of the buffer itself,
+    /// which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores are
+    /// checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
     pub next: *mut c_void,
     /// Handle of the device buffer in spaces that have handles; 0 in the host's.
     pub buffer: u64,

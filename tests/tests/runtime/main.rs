@@ -38,6 +38,7 @@ mod proofs;
 mod recordings;
 mod reduce;
 mod regions;
+mod results;
 mod scatter;
 mod sharing;
 mod teams;

@@ -1,4 +1,4 @@
-//! Atomic operations anywhere, for each of the six types.
+//! Stores and loads anywhere, and atomic operations for each of the six types.
 
 use flash::kernel;
 use flash::kernel::views::{AtomicElement, Item, Read, Scatter};
@@ -63,9 +63,39 @@ impl<T: Number> CpuItem<Functions<'_, T>> for Plain {
     fn item(ix: Index<1>, k: FunctionsItem<'_, T>) {
         let (i, cell) = (ix[0], ix[0] % k.updated.len());
         k.updated.update(cell, |old| old + T::of(2));
-        // SAFETY: no other item touches element i.
-        unsafe { k.written.write(i, *k.from + T::of(1)) };
+        k.written.store(i, *k.from + T::of(1));
         assert!(k.updated.load(cell) >= T::of(2));
+    }
+}
+
+/// Stores at multiples of the own index, in each turn.
+#[derive(KernelDefinition)]
+#[kernel(name = "scatter.stores", dims(i, turn), group_by(turn))]
+struct Stores<'a> {
+    times: u64,
+    to: Scatter<'a, [u16; 3]>,
+}
+
+#[kernel(devices)]
+impl CpuItem<Stores<'_>> for Plain {
+    fn item(ix: Index<2>, k: StoresItem<'_>) {
+        let at = ix[0] * k.times as usize % k.to.len();
+        k.to.store(at, [ix[0] as u16, ix[1] as u16, 7]);
+    }
+}
+
+/// Stores inside of the own row of a cut launch.
+#[derive(KernelDefinition)]
+#[kernel(name = "scatter.stores_in_rows", dims(x, y), part_by(y, to = rows(y)))]
+struct StoresInRows<'a> {
+    from: Item<'a, Read<u8>>,
+    to: Scatter<'a, u8>,
+}
+
+#[kernel(devices)]
+impl CpuItem<StoresInRows<'_>> for Plain {
+    fn item(ix: Index<2>, k: StoresInRowsItem<'_>) {
+        k.to.store(9 * ix[1] + (2 * ix[0] + 1) % 9, *k.from);
     }
 }
 
@@ -190,6 +220,50 @@ fn operations_of_threads_that_meet_on_one_element_lose_nothing() {
     contended::<i64>();
     contended::<f32>();
     contended::<f64>();
+}
+
+fn stores(check_writes: bool, times: u64) -> Result<Vec<[u16; 3]>, flash::Error> {
+    let context = flash::Context::builder().set("check_writes", check_writes).build()?;
+    let rt = context.runtime(&flash_tests::key())?;
+    let to = FlashMemory::<[u16; 3]>::zeroed(1000);
+    rt.submit(Stores::of(times, &to)).options(in_parallel()).exec((1000, 1..4))?;
+    to.to_vec()
+}
+
+#[flash_tests::test]
+fn stores_of_other_elements_are_all_there() {
+    let expected: Vec<_> = (0..1000).map(|at| [at * 7 % 1000, 3, 7]).collect();
+    // 7 * 143 is 1 modulo 1000.
+    for check_writes in [false, true] {
+        assert_eq!(stores(check_writes, 143).unwrap(), expected);
+    }
+}
+
+#[flash_tests::test]
+fn two_stores_of_one_element_are_found_by_the_check() {
+    // In tests of several devices each of them has its own part of the index space, and all of the array.
+    flash_tests::runtime_of_this_process();
+    let to = stores(false, 20).unwrap();
+    for (at, [i, turn, last]) in to.into_iter().enumerate() {
+        let expected = if at % 20 == 0 { (at, 3, 7) } else { (0, 0, 0) };
+        assert_eq!((20 * usize::from(i) % 1000, turn, last), expected);
+    }
+    let text = stores(true, 20).unwrap_err().to_string();
+    for words in ["FLASH_CHECK_WRITES", "is stored twice", "scatter.stores"] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[flash_tests::test]
+fn stores_in_boxes_of_their_own_are_cut() {
+    let from: Vec<u8> = (0..9 * 30).map(|i| i as u8).collect();
+    let memory = FlashMemory::from(from.clone()).with_shape([9, 30]).unwrap();
+    let to = FlashMemory::<u8>::zeroed([9, 30]);
+    flash_tests::runtime().submit(StoresInRows::of(&memory, &to)).exec([9, 30]).unwrap();
+    let to = to.to_vec().unwrap();
+    for (i, value) in from.into_iter().enumerate() {
+        assert_eq!(to[i / 9 * 9 + (2 * (i % 9) + 1) % 9], value);
+    }
 }
 
 #[derive(KernelDefinition)]

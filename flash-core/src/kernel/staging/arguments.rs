@@ -6,8 +6,8 @@ use super::shared::{AccumulatorValue, ScatterValue};
 use super::value::{Plain, Value, Variable};
 use super::writer::{define, say, with};
 use crate::kernel::views::{
-    AtomicElement, Block, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Tile,
-    Uniform, Whole, Window, Write,
+    Block, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Tile, Uniform, Whole,
+    Window, Write,
 };
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -228,7 +228,7 @@ impl<T: Plain> StagesArray<Phased<'static, T>> for Device {
     }
 }
 
-impl<T: Number + AtomicElement> StagesArray<Scatter<'static, T>> for Device {
+impl<T: Plain> StagesArray<Scatter<'static, T>> for Device {
     type Value = ScatterValue<T>;
     fn pointer() -> String {
         pointer::<T>("")

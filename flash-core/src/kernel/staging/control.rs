@@ -3,7 +3,7 @@
 use super::memory::Indexed;
 use super::number::Integer;
 use super::value::{Expr, Value};
-use super::writer::{block, captured, enter, go_to_end, leave, message, name, returned, say};
+use super::writer::{block, captured, enter, fault, go_to_end, leave, message, name, returned, say};
 use std::panic::Location;
 
 /// `if condition { then } else { otherwise }`.
@@ -82,8 +82,9 @@ impl<T: Integer> Steps<T> {
     pub fn step_by(self, by: Expr<usize>) -> Steps<T> {
         let by = by.read().named("by");
         if !by.is_literal() {
-            let fault = message(Location::caller(), "a step of 0");
-            say(&format!("if ({} == 0) {{\nflash_fault({fault}, flash_table);", by.text()));
+            let number = message(Location::caller(), "a step of 0");
+            say(&format!("if ({} == 0) {{", by.text()));
+            fault(&number.to_string());
             go_to_end(true);
             say("}");
         }

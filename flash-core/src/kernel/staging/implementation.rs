@@ -16,9 +16,9 @@ pub struct Text {
 }
 
 /// Notes a fault, which fails the launch: the words behind the table's details, of which the first fault
-/// takes hold. An array of this number is none.
+/// takes hold. An array of this number is none. Gives 1 if this is the first.
 const FAULT: &str = "\
-FLASH_FUNCTION void flash_fault(flash_u64 number, FLASH_GLOBAL const flash_u64 *table) {
+FLASH_FUNCTION int flash_fault(flash_u64 number, FLASH_GLOBAL const flash_u64 *table) {
     FLASH_GLOBAL flash_u64 *fault = (FLASH_GLOBAL flash_u64 *)(table + FLASH_FAULT);
 #ifdef __OPENCL_VERSION__
     if (atomic_cmpxchg((volatile __global uint *)fault, 0u, 1u) == 0u) {
@@ -27,9 +27,29 @@ FLASH_FUNCTION void flash_fault(flash_u64 number, FLASH_GLOBAL const flash_u64 *
 #endif
         fault[1] = ~(flash_u64)0;
         fault[2] = number;
+        fault[3] = 0;
+        return 1;
     }
+    return 0;
 }
 ";
+
+/// The same, with the index of the work item: its number of dimensions, and its values.
+fn fault_at(dimensions: usize) -> String {
+    let parameters: String = (0..dimensions).map(|dim| format!("flash_u64 i{dim}, ")).collect();
+    let stores: String =
+        (0..dimensions).map(|dim| format!("        fault[{}] = i{dim};\n", 4 + dim)).collect();
+    format!(
+        "\
+FLASH_FUNCTION void flash_fault_at(flash_u64 number, {parameters}FLASH_GLOBAL const flash_u64 *table) {{
+    FLASH_GLOBAL flash_u64 *fault = (FLASH_GLOBAL flash_u64 *)(table + FLASH_FAULT);
+    if (flash_fault(number, table)) {{
+        fault[3] = {dimensions};
+{stores}    }}
+}}
+"
+    )
+}
 
 /// What a kernel asks for beyond its body.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +91,8 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
     let definitions = writer.definitions();
-    let Writer { statements, mut parameters, messages, group_memory, .. } = writer;
+    let Writer { statements, mut parameters, messages, group_memory, work_item, .. } = writer;
+    let fault_at = fault_at(work_item.len());
     let group_memory: String =
         group_memory.iter().map(|declaration| format!("FLASH_LOCAL {declaration};\n")).collect();
     parameters.push("FLASH_ARGS".to_owned());
@@ -82,7 +103,7 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let rounded = if options.fast_math { "" } else { ROUNDED };
     let unchecked = if options.unchecked { UNCHECKED } else { "" };
     let source = format!(
-        "/* Written by `#[kernel(devices)]` of {kernel}. */\n{rounded}{errors}{TYPES}{PROVED}{unchecked}{FAULT}{definitions}\n{kernel_text}"
+        "/* Written by `#[kernel(devices)]` of {kernel}. */\n{rounded}{errors}{TYPES}{PROVED}{unchecked}{FAULT}{fault_at}{definitions}\n{kernel_text}"
     );
     Text { source, messages }
 }

@@ -11,7 +11,7 @@
 //! where it is known.
 
 use super::value::{Expr, Plain, Stage, Value, Variable};
-use super::writer::{define, error, message};
+use super::writer::{define, error, message, with};
 use super::{ArrayValue, literal, ops};
 use crate::kernel::Index;
 use crate::kernel::views::{Out, PhasedItem, TileView, TileViewMut, WindowView};
@@ -66,7 +66,10 @@ pub struct IndexValue<const N: usize>([Expr<usize>; N]);
 
 /// The index of the work item.
 pub fn work_item<const N: usize>() -> IndexValue<N> {
-    IndexValue(std::array::from_fn(|dim| Expr::value(format!("FLASH_INDEX({dim})")).named("index")))
+    let index = std::array::from_fn(|dim| Expr::value(format!("FLASH_INDEX({dim})")).named("index"));
+    let names = index.iter().map(Expr::path).collect();
+    with(|writer| writer.work_item = names);
+    IndexValue(index)
 }
 
 impl<const N: usize> IndexValue<N> {
@@ -236,6 +239,58 @@ impl<T: Plain> Indexed for SliceValue<T> {
     }
 }
 
+/// What `&a[begin..end]` takes.
+#[diagnostic::on_unimplemented(
+    message = "a part of `{Self}` has no text for devices",
+    label = "a `Whole`, a row or a block has parts: of an array of the kernel's own pass the array and the bounds"
+)]
+pub trait Sliced {
+    /// What stands for the part.
+    type Part;
+    /// The part from one index up to, and without, another; `None`: from the first, or up to the last.
+    #[track_caller]
+    fn part(&self, begin: Option<Expr<usize>>, end: Option<Expr<usize>>) -> Self::Part;
+}
+
+/// `&a[begin..end]`.
+#[track_caller]
+pub fn part<A: Sliced>(array: &A, begin: Option<Expr<usize>>, end: Option<Expr<usize>>) -> A::Part {
+    array.part(begin, end)
+}
+
+impl<T: Plain> Sliced for SliceValue<T> {
+    type Part = SliceValue<T>;
+    #[track_caller]
+    fn part(&self, begin: Option<Expr<usize>>, end: Option<Expr<usize>>) -> SliceValue<T> {
+        define(PART.to_owned());
+        let length = self.len().text();
+        let begin = begin.map_or_else(|| "0".into(), |begin| begin.read().named("begin").text());
+        let end = end.map_or_else(|| length.clone(), |end| end.read().named("end").text());
+        let fault = message(Location::caller(), "a part of an array that is not inside of it");
+        let count = format!("flash_part({begin}, {end}, {length}, {fault}, flash_table)");
+        let count = Expr::<usize>::now(count).text();
+        let first = match &self.row {
+            None => begin,
+            Some((first, _)) => Expr::<usize>::now(format!("{first} + {begin}")).text(),
+        };
+        SliceValue { name: self.name.clone(), row: Some((first, count)), of: PhantomData }
+    }
+}
+
+/// The length of a part; of one that is not inside, 0.
+const PART: &str = "\
+FLASH_FUNCTION flash_u64 flash_part(flash_u64 begin, flash_u64 end, flash_u64 length, flash_u64 fault,
+                                    FLASH_GLOBAL const flash_u64 *flash_table) {
+#ifndef FLASH_UNCHECKED
+    if (begin > end || end > length) {
+        flash_fault(fault, flash_table);
+        return 0;
+    }
+#endif
+    return end - begin;
+}
+";
+
 /// A tile.
 pub struct TileValue<T> {
     pub(super) name: Rc<str>,
@@ -343,6 +398,12 @@ impl<T: Plain> WindowValue<T> {
     pub fn get(&self, i: Expr<usize>) -> T::Value {
         let i = i.read().named("at").text();
         element::<T>(&self.name, &i).read()
+    }
+
+    /// The elements of a range.
+    #[track_caller]
+    pub fn slice(&self, begin: Option<Expr<usize>>, end: Option<Expr<usize>>) -> SliceValue<T> {
+        SliceValue { name: self.name.clone(), row: None, of: PhantomData }.part(begin, end)
     }
 
     /// The element at an index per axis.

@@ -15,7 +15,7 @@
 //! | `value` | [`Stage`], from a type to what stands for its values; [`Value`]; [`Expr`] |
 //! | `number`, `aggregate` | the types: numbers, tuples, arrays |
 //! | `real` | [`Real`]: `f32` and `f64` in generic kernels |
-//! | `ops`, `control` | operators and methods, control flow |
+//! | `ops`, `control`, `result` | operators and methods, control flow, `Result`s |
 //! | `memory`, `shared`, `arguments` | the views of a kernel |
 //! | `team` | the team of a kernel |
 //! | `implementation` | the finished text as an implementation |
@@ -28,6 +28,7 @@ mod memory;
 mod number;
 mod ops;
 mod real;
+mod result;
 mod shared;
 mod team;
 mod value;
@@ -41,8 +42,8 @@ pub use control::{
 };
 pub use implementation::{StagedCode, Text, TextOptions, staged_implementation, text};
 pub use memory::{
-    GroupValue, IndexValue, Indexed, OutValue, PhasedValue, SliceValue, TileValue, WindowValue, index,
-    work_item,
+    GroupValue, IndexValue, Indexed, OutValue, PhasedValue, SliceValue, Sliced, TileValue, WindowValue,
+    index, part, work_item,
 };
 pub use number::{Bits, Float, Integer, Number};
 pub use ops::{
@@ -50,6 +51,7 @@ pub use ops::{
     mul, ne, neg, not, or, panics, rem, shl, shr, sub,
 };
 pub use real::Real;
+pub use result::{ResultValue, attempt, err, ok, settle};
 pub use shared::{AccumulatorValue, Combine, ScatterValue};
 pub use team::{CellValues, TeamValue, team};
 pub use value::{Expr, Plain, Scalar, Stage, Value, Variable};

@@ -3,7 +3,7 @@
 
 use super::number::{Bits, Float, Integer, Number};
 use super::value::{Expr, Scalar, Value};
-use super::writer::{block, captured, define, go_to_end, message};
+use super::writer::{block, captured, define, fault, go_to_end, message};
 use std::panic::Location;
 
 /// A literal. Its type follows from its use, as in the kernel.
@@ -511,7 +511,7 @@ const BITS: &str = "\
 /// `panic!(text)`: notes the fault, and the work item ends.
 #[track_caller]
 pub fn panics(text: &str) {
-    let fault = message(Location::caller(), text);
-    super::writer::say(&format!("flash_fault({fault}, flash_table);"));
+    let number = message(Location::caller(), text);
+    fault(&number.to_string());
     go_to_end(true);
 }

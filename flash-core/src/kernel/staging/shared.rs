@@ -2,7 +2,7 @@
 
 use super::memory::{element, handles, length};
 use super::number::Number;
-use super::team::{not_of_a_team, once_for_all};
+use super::team::{not_of_a_team, once_for_all, store};
 use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{define, error};
 use super::{literal, ops};
@@ -144,14 +144,24 @@ impl<T> ScatterValue<T> {
     }
 }
 
-impl<T: Number + AtomicElement> ScatterValue<T> {
+impl<T: Plain> ScatterValue<T> {
     /// Element `i` now.
     #[track_caller]
-    pub fn load(&self, i: Expr<usize>) -> Expr<T> {
+    pub fn load(&self, i: Expr<usize>) -> T::Value {
         once_for_all("`load`");
         element::<T>(&self.name, &i.read().named("at").text()).read()
     }
 
+    /// Replaces element `i`.
+    #[track_caller]
+    pub fn store(&self, i: Expr<usize>, value: T::Value) {
+        once_for_all("`store`");
+        let place = element::<T>(&self.name, &i.read().named("at").text());
+        store(&place, &value);
+    }
+}
+
+impl<T: Number + AtomicElement> ScatterValue<T> {
     /// Adds to element `i`; the old value.
     #[track_caller]
     pub fn add(&self, i: Expr<usize>, value: Expr<T>) -> Expr<T> {

@@ -153,8 +153,8 @@ fn computed<V: Value>(value: impl FnOnce() -> V) -> V {
     value
 }
 
-/// Stores what an operation has made.
-fn store<V: Value>(place: &V, value: &V) {
+/// Stores what an operation has made, or what a work item stores to memory that others see.
+pub(super) fn store<V: Value>(place: &V, value: &V) {
     let set = |stores| with(|writer| writer.team.iter_mut().for_each(|team| team.stores = stores));
     set(true);
     place.assign(&value.read());

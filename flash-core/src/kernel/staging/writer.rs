@@ -26,6 +26,8 @@ pub(super) struct Writer {
     pub group_memory: Vec<String>,
     /// The kernel has a team.
     pub team: Option<TeamText>,
+    /// The index of the work item, a name for each dimension.
+    pub work_item: Vec<Rc<str>>,
     /// Functions that are being written, the kernel first.
     frames: Vec<Frame>,
     names: usize,
@@ -129,6 +131,12 @@ pub(super) fn message(place: &Location<'_>, text: &str) -> usize {
             writer.messages.len() - 1
         }
     })
+}
+
+/// The statement that notes a fault of a number, at the work item.
+pub(super) fn fault(number: &str) {
+    let index: String = with(|writer| writer.work_item.iter().map(|index| format!("{index}, ")).collect());
+    say(&format!("flash_fault_at({number}, {index}flash_table);"));
 }
 
 /// What `body` says, instead of saying it.

@@ -7,7 +7,7 @@
 //! | [`Window`] | the part of an array that the partition map gives, read only |
 //! | [`Uniform`] | the one element of an array, the same for all work items, read only |
 //! | [`Phased`] | any element as it was when the phase began; it sets its own |
-//! | [`Scatter`] | atomic operations anywhere |
+//! | [`Scatter`] | stores anywhere; of numbers also atomic operations |
 //! | [`Reduce`] | an accumulator, or an array of them, to put values into |
 //!
 //! An array of views, such as `[Window<'a, Read<f32>>; 9]`, is a group of equal arguments.
@@ -362,7 +362,7 @@ impl<'a, T: Element> View<'a> for Phased<'a, T> {
     }
 }
 
-impl<'a, T: AtomicElement> View<'a> for Scatter<'a, T> {
+impl<'a, T: Element> View<'a> for Scatter<'a, T> {
     type Element = T;
     const KIND: u32 = abi::ARG_SCATTER;
     const ACCESS: u32 = abi::ACCESS_READ_WRITE;
@@ -526,7 +526,7 @@ sources! {
     [T: Element] Window<'a, Read<T>>, T, [shared];
     [T: Element] Uniform<'a, Read<T>>, T, [shared];
     [T: Element] Phased<'a, T>, T, [exclusive];
-    [T: AtomicElement] Scatter<'a, T>, T, [exclusive];
+    [T: Element] Scatter<'a, T>, T, [exclusive];
     [T: Element, Op] Reduce<'a, Write<T>, Op>, T, [exclusive];
     [T: Element, Op] Reduce<'a, ReadWrite<T>, Op>, T, [exclusive];
     [T: Element, Op] Reduce<'a, Write<[T]>, Op>, T, [exclusive];

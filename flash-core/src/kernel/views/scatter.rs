@@ -1,10 +1,14 @@
-//! [`Scatter`](super::Scatter): atomic operations anywhere in an array.
+//! [`Scatter`](super::Scatter): stores and atomic operations anywhere in an array.
+//!
+//! All that a launch does to such an array is atomic, if only by words of an element. So no two of its
+//! threads race, whatever the kernel does; an element of several words may be torn.
 
 use super::part::{check, outside};
 use crate::kernel::Element;
 use flash_types::abi;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 mod sealed {
     pub trait Sealed {}
@@ -13,7 +17,7 @@ mod sealed {
 /// Numbers with atomic operations: `u32`, `u64`, `i32`, `i64`, `f32`, `f64`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no atomic operations",
-    label = "a `Scatter` is of u32, u64, i32, i64, f32 or f64"
+    label = "u32, u64, i32, i64, f32 and f64 have them; a `Scatter` of other elements has `load` and `store`"
 )]
 pub trait AtomicElement: Element + PartialOrd + sealed::Sealed {
     /// # Safety
@@ -24,10 +28,6 @@ pub trait AtomicElement: Element + PartialOrd + sealed::Sealed {
     /// As `update`.
     #[doc(hidden)]
     unsafe fn fetch_add(at: *mut Self, value: Self) -> Self;
-    /// # Safety
-    /// As `update`.
-    #[doc(hidden)]
-    unsafe fn load(at: *mut Self) -> Self;
 }
 
 macro_rules! atomic {
@@ -51,11 +51,6 @@ macro_rules! atomic {
                 // SAFETY: as above.
                 unsafe { $add }
             }
-            #[inline]
-            unsafe fn load(at: *mut $t) -> $t {
-                // SAFETY: as above.
-                $from(unsafe { $atomic::from_ptr(at.cast()) }.load(Relaxed))
-            }
         }
     )*};
 }
@@ -69,6 +64,76 @@ atomic! {
     f64, AtomicU64, |p, v| Self::update(p, |old| old + v), f64::to_bits, f64::from_bits;
 }
 
+/// The words of an element: what is loaded and stored at once, as large as its alignment says.
+macro_rules! of_words {
+    ($t:ty, $f:ident($($argument:expr),*)) => {
+        match align_of::<$t>() {
+            1 => $f::<$t, u8>($($argument),*),
+            2 => $f::<$t, u16>($($argument),*),
+            4 => $f::<$t, u32>($($argument),*),
+            _ => $f::<$t, u64>($($argument),*),
+        }
+    };
+}
+
+trait Word: Copy {
+    /// # Safety
+    /// `at` is valid and aligned, and every access to it meanwhile is atomic.
+    unsafe fn load(at: *mut Self) -> Self;
+    /// # Safety
+    /// As `load`.
+    unsafe fn store(at: *mut Self, word: Self);
+}
+
+macro_rules! words {
+    ($($t:ty, $atomic:ident;)*) => {$(
+        impl Word for $t {
+            #[inline(always)]
+            unsafe fn load(at: *mut $t) -> $t {
+                // SAFETY: valid, aligned, and accessed atomically: the caller vouches.
+                unsafe { $atomic::from_ptr(at) }.load(Relaxed)
+            }
+            #[inline(always)]
+            unsafe fn store(at: *mut $t, word: $t) {
+                // SAFETY: as above.
+                unsafe { $atomic::from_ptr(at) }.store(word, Relaxed);
+            }
+        }
+    )*};
+}
+
+words! {
+    u8, AtomicU8;
+    u16, AtomicU16;
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
+
+/// # Safety
+/// `at` is valid, and every access to it meanwhile is by words or larger ones that are atomic. The size of `T`
+/// is a multiple of `W`'s, and its alignment no smaller.
+#[inline(always)]
+unsafe fn load_words<T: Element, W: Word>(at: *mut T) -> T {
+    let mut value = MaybeUninit::<T>::uninit();
+    for i in 0..size_of::<T>() / size_of::<W>() {
+        // SAFETY: word i of the element and of the value, for which the caller vouches.
+        unsafe { value.as_mut_ptr().cast::<W>().add(i).write(W::load(at.cast::<W>().add(i))) };
+    }
+    // SAFETY: all of its words are written, and any bytes are an `Element`.
+    unsafe { value.assume_init() }
+}
+
+/// # Safety
+/// As [`load_words`].
+#[inline(always)]
+unsafe fn store_words<T: Element, W: Word>(at: *mut T, value: T) {
+    for i in 0..size_of::<T>() / size_of::<W>() {
+        // SAFETY: word i of the element and of the value, for which the caller vouches. An `Element` has no
+        // padding, whose bytes would be no values.
+        unsafe { W::store(at.cast::<W>().add(i), (&raw const value).cast::<W>().add(i).read()) };
+    }
+}
+
 /// The view of every door: any work item may use it, on any element.
 #[derive(Clone, Copy)]
 pub struct ScatterView<'k, T> {
@@ -76,16 +141,19 @@ pub struct ScatterView<'k, T> {
     len: usize,
     /// NULL: all of the array is present.
     part: *const abi::Part,
+    /// Where stores are checked, a number for each element: the mark of the phase that has stored it last.
+    stored: *mut u32,
     borrow: PhantomData<&'k T>,
 }
 
-impl<T: AtomicElement> ScatterView<'_, T> {
+impl<T: Element> ScatterView<'_, T> {
     /// # Safety
     /// `arg` is a scatter argument of `T` that only this launch touches, and only atomically.
     #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn new(arg: &abi::Arg) -> Self {
-        ScatterView { data: arg.data.cast(), len: arg.len as usize, part: arg.part, borrow: PhantomData }
+        let (data, stored) = (arg.data.cast(), arg.next.cast());
+        ScatterView { data, len: arg.len as usize, part: arg.part, stored, borrow: PhantomData }
     }
 
     #[inline]
@@ -119,10 +187,70 @@ impl<T: AtomicElement> ScatterView<'_, T> {
     #[inline]
     #[track_caller]
     pub fn load(&self, i: usize) -> T {
-        // SAFETY: inside the array; all accesses of this launch are atomic.
-        unsafe { T::load(self.at(i)) }
+        // SAFETY: inside the array; all accesses of this launch are atomic, by words at least.
+        unsafe { of_words!(T, load_words(self.at(i))) }
     }
 
+    /// Replaces element `i`. No two work items of a phase store the same element: the result would be the
+    /// value of one of them or, if it has several fields, some from one and some from another. With
+    /// `FLASH_CHECK_WRITES=1` this is an error, where the kernel runs on the CPU.
+    ///
+    /// ```
+    /// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
+    /// use flash_core::kernel::prelude::*;
+    ///
+    /// /// `to[place[i]] = from[i]`, where all places are different.
+    /// #[derive(KernelDefinition)]
+    /// #[kernel(name = "doc.permute", dims(i))]
+    /// struct Permute<'a> {
+    ///     place: Item<'a, Read<u32>>,
+    ///     from: Item<'a, Read<[f32; 3]>>,
+    ///     to: Scatter<'a, [f32; 3]>,
+    /// }
+    ///
+    /// struct Once;
+    ///
+    /// #[kernel(devices)]
+    /// impl CpuItem<Permute<'_>> for Once {
+    ///     fn item(_: Index<1>, k: PermuteItem<'_>) {
+    ///         k.to.store(*k.place as usize, *k.from);
+    ///     }
+    /// }
+    /// # let (from, to) = (vec![[1.0; 3], [2.0; 3]], flash_core::FlashMemory::<[f32; 3]>::zeroed(2));
+    /// # rt.submit(Permute::of(&vec![1, 0], &from, &to)).exec([2])?;
+    /// # Ok::<(), flash_core::Error>(())
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn store(&self, i: usize, value: T) {
+        let at = self.at(i);
+        if !self.stored.is_null() {
+            // SAFETY: a number for each element, which lives as long as the launch.
+            unsafe { note_store(self.stored.add(i), i) };
+        }
+        // SAFETY: as above.
+        unsafe { of_words!(T, store_words(at, value)) }
+    }
+}
+
+/// Panics if this element was stored before in this phase.
+///
+/// # Safety
+/// `stored` is its number, and every access to it meanwhile is atomic.
+#[cold]
+#[inline(never)]
+#[track_caller]
+unsafe fn note_store(stored: *mut u32, i: usize) {
+    let mark = crate::nested::mark();
+    // SAFETY: the caller vouches.
+    let before = unsafe { AtomicU32::from_ptr(stored) }.swap(mark, Relaxed);
+    assert!(
+        before != mark,
+        "FLASH_CHECK_WRITES: element {i} of a `Scatter` is stored twice in this phase: let each element be stored by one work item, or use `swap`, `add`, `min` or `max`"
+    );
+}
+
+impl<T: AtomicElement> ScatterView<'_, T> {
     /// Adds to element `i` (integers wrap); returns the old value.
     #[inline]
     #[track_caller]
@@ -164,16 +292,5 @@ impl<T: AtomicElement> ScatterView<'_, T> {
     pub fn update(&self, i: usize, f: impl Fn(T) -> T) -> T {
         // SAFETY: as above.
         unsafe { T::update(self.at(i), f) }
-    }
-
-    /// Writes element `i` without an atomic operation.
-    ///
-    /// # Safety
-    /// No other work item of the phase touches element `i`.
-    #[inline]
-    #[track_caller]
-    pub unsafe fn write(&self, i: usize, value: T) {
-        // SAFETY: inside the array, and without another user in this phase.
-        unsafe { *self.at(i) = value }
     }
 }

@@ -189,10 +189,42 @@ fn scatter_from_two_threads() {
     unsafe {
         let (counts, real) = (ScatterView::<u32>::new(&counts_arg), ScatterView::<f64>::new(&real_arg));
         assert_eq!((counts.swap(0, 3), counts.min(0, 2), counts.load(0)), (10, 3, 2));
-        counts.write(0, 40);
+        counts.store(0, 40);
         assert_eq!(real.add(0, -5.0), 5.0);
     }
     assert_eq!((&counts[..], real[0], real[1].is_nan()), (&[40, 9][..], 0.0, true));
+}
+
+/// Elements of all alignments, each stored by one of two threads, and one by both.
+fn stores<T: crate::kernel::Element + PartialEq + std::fmt::Debug>(values: [T; 3]) {
+    let [none, first, second] = values;
+    let mut cells = [none; 5];
+    let arg = arg(abi::ARG_SCATTER, &mut cells, 1, &[]);
+    std::thread::scope(|scope| {
+        for (thread, value) in [first, second].into_iter().enumerate() {
+            let arg = &arg;
+            scope.spawn(move || {
+                // SAFETY: an array of these elements, which all threads touch atomically.
+                let cells = unsafe { ScatterView::<T>::new(arg) };
+                assert_eq!(cells.load(thread), none);
+                cells.store(thread, value);
+                cells.store(4, first);
+                assert_eq!([cells.load(thread), cells.load(4)], [value, first]);
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cells.store(5, value))).unwrap_err();
+            });
+        }
+    });
+    assert_eq!(cells, [first, second, none, none, first]);
+}
+
+#[test]
+fn scatter_of_any_elements() {
+    stores([0_u8, 1, 255]);
+    stores([[0_u8; 3], [1, 2, 3], [4, 5, 6]]);
+    stores([[0_i16; 5], [1, 2, 3, 4, 5], [-1; 5]]);
+    stores([[0.0_f32; 3], [1.0, 2.0, 3.0], [-0.5; 3]]);
+    stores([[0.0_f64; 2], [1.0, 2.0], [-0.5; 2]]);
+    stores([0_u128, 1 << 100, u128::MAX]);
 }
 
 #[test]

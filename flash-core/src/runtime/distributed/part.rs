@@ -8,7 +8,7 @@ use super::task::{Effort, Flight, MayFly, Outcome};
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
-use crate::runtime::check::WriteCheck;
+use crate::runtime::check::{WriteCheck, number_stores};
 use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::footprint::part_of;
 use crate::runtime::partition::Parts;
@@ -80,7 +80,7 @@ impl<'r> KernelPart<'r> {
             profile: profile.cloned(),
             by_phase: None,
             position: list.position_of(node),
-            check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
+            check_writes: plan.writes && runtime.check_writes,
             merged: false,
             items,
             cut: placed.is_cut(),
@@ -171,7 +171,11 @@ impl<'r> KernelPart<'r> {
             }
         }
         let order = &self.parts.subspaces[self.subspace].order;
-        let check = self.check_writes.then(|| WriteCheck::begin(self.plan, order, &self.args));
+        let device = self.target.device.info();
+        let _numbers =
+            (self.check_writes && device.runs_functions).then(|| number_stores(self.plan, &mut self.args));
+        let check = (self.check_writes && device.host_memory)
+            .then(|| WriteCheck::begin(self.plan, order, &self.args));
         let view = order.view();
         let own = self.by_phase.as_ref().map(|_| Profile::new());
         let launch = DeviceLaunch {

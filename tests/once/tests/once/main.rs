@@ -8,6 +8,8 @@ mod groups;
 mod meaning;
 mod numbers;
 mod options;
+mod results;
+mod scatters;
 mod teams;
 mod texts;
 mod tiles;

@@ -1,0 +1,105 @@
+//! `Result`s of a staged kernel: a number, which is 0 or says what is wrong, and the value.
+//!
+//! An error is a constant of the program. Its words are one of the text's messages, whose number goes the way
+//! that the error goes in the function for the CPU. Only where the kernel itself returns one is it a fault.
+
+use super::control::{branch, return_value};
+use super::ops::eq;
+use super::value::{Expr, Stage, Value};
+use super::writer::{block, captured, fault, go_to_end, message};
+use super::{literal, ops};
+use std::fmt::Display;
+use std::panic::Location;
+
+/// A `Result`.
+#[derive(Clone)]
+pub struct ResultValue<V> {
+    /// 0, or one more than the number of a message.
+    wrong: Expr<u32>,
+    value: V,
+}
+
+impl<T: Stage, E> Stage for Result<T, E> {
+    type Value = ResultValue<T::Value>;
+}
+
+impl<V: Value> Value for ResultValue<V> {
+    fn read(&self) -> Self {
+        ResultValue { wrong: self.wrong.read(), value: self.value.read() }
+    }
+    fn named(self, hint: &str) -> Self {
+        ResultValue { wrong: self.wrong.named("wrong"), value: self.value.named(hint) }
+    }
+    fn variable(self, hint: &str) -> Self {
+        ResultValue { wrong: self.wrong.variable("wrong"), value: self.value.variable(hint) }
+    }
+    fn unset(hint: &str) -> Self {
+        ResultValue { wrong: Expr::unset("wrong"), value: V::unset(hint) }
+    }
+    #[track_caller]
+    fn assign(&self, from: &Self) {
+        self.wrong.assign(&from.wrong);
+        self.value.assign(&from.value);
+    }
+    fn never() -> Self {
+        ResultValue { wrong: Expr::never(), value: V::never() }
+    }
+}
+
+/// `Ok(value)`.
+pub fn ok<V: Value>(value: V) -> ResultValue<V> {
+    ResultValue { wrong: literal(0), value }
+}
+
+/// `Err(error)`.
+#[track_caller]
+pub fn err<V: Value>(error: &dyn Display) -> ResultValue<V> {
+    let number = message(Location::caller(), &error.to_string()) as u32 + 1;
+    ResultValue { wrong: literal(number), value: V::never() }
+}
+
+/// `result?` in a function that returns a `Result` of `W`.
+#[track_caller]
+pub fn attempt<W: Value, V: Value>(result: ResultValue<V>) -> V {
+    let result = result.read().named("value");
+    let wrong = result.wrong;
+    let ((), returns) = captured(|| return_value(ResultValue { wrong, value: W::never() }));
+    block(&format!("if ({} != 0u)", wrong.text()), &returns, "");
+    result.value
+}
+
+/// What the function of a kernel returns.
+#[track_caller]
+pub fn settle(result: ResultValue<()>) {
+    let wrong = result.wrong.read();
+    let ((), says) = captured(|| fault(&format!("{} - 1u", wrong.text())));
+    block(&format!("if ({} != 0u)", wrong.text()), &says, "");
+}
+
+impl<V: Value> ResultValue<V> {
+    /// True if there is a value.
+    pub fn is_ok(&self) -> Expr<bool> {
+        eq(self.wrong.read(), literal(0))
+    }
+
+    /// True if there is none.
+    pub fn is_err(&self) -> Expr<bool> {
+        ops::not(self.is_ok())
+    }
+
+    /// The value, or another one.
+    pub fn unwrap_or(&self, other: V) -> V {
+        branch(self.is_ok(), || self.value.read(), || other)
+    }
+
+    /// The value; an error is a fault, and ends the work item.
+    pub fn unwrap(&self) -> V {
+        let wrong = self.wrong.read();
+        let ((), says) = captured(|| {
+            fault(&format!("{} - 1u", wrong.text()));
+            go_to_end(true);
+        });
+        block(&format!("if ({} != 0u)", wrong.text()), &says, "");
+        self.value.read()
+    }
+}
