@@ -518,8 +518,8 @@ typedef struct flash_arg {
   // touched.
   void *data;
   // Second buffer of a phased array. In spaces that have handles it is the handle of the buffer itself,
-  // which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores are
-  // checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
+  // which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores
+  // are checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
   void *next;
   // Handle of the device buffer in spaces that have handles; 0 in the host's.
   uint64_t buffer;

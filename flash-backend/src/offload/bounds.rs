@@ -7,8 +7,8 @@
 //!
 //! A text with the attribute `checked`, which `#[kernel(devices)]` writes, is always compiled so;
 //! `FLASH_CHECK_ALL` tells it of the setting, for which it also checks what it would leave unchecked. It
-//! notes faults of its own in the same words: the number of a message, for an array of the number [`OWN`], and
-//! the index of the work item, if the text knows it: how many dimensions, and its values.
+//! notes faults of its own in the same words: the number of a message, for an array of the number [`OWN`],
+//! and the index of the work item, if the text knows it: how many dimensions, and its values.
 
 use super::KernelSpec;
 use crate::failure::Failure;

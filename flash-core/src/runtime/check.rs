@@ -1,6 +1,6 @@
 //! Checks of launches that settings ask for. `FLASH_CHECK_BOUNDS=1`: of what a kernel indexes with, before it
-//! runs. `FLASH_CHECK_WRITES=1`: that a kernel writes every element that it promised to write, and stores each
-//! of a `Scatter` once.
+//! runs. `FLASH_CHECK_WRITES=1`: that a kernel writes every element that it promised to write, and stores
+//! each of a `Scatter` once.
 
 use super::facts::{ArgumentFacts, KernelFacts};
 use crate::error::Error;
@@ -69,8 +69,8 @@ fn owned(spec: &ArgumentFacts, arg: &Arg, first: u64) -> impl Iterator<Item = Ra
     (0..rows).map(move |y| first + y * pitch..first + y * pitch + columns)
 }
 
-/// Numbers for the elements of `Scatter`s, by which a kernel on the host's memory finds two stores of the same
-/// one. They live as long as the launch.
+/// Numbers for the elements of `Scatter`s, by which a kernel on the host's memory finds two stores of the
+/// same one. They live as long as the launch.
 pub(super) fn number_stores(kernel: &KernelFacts, args: &mut [Arg]) -> Vec<Vec<u32>> {
     let of_one = |(spec, arg): (&ArgumentFacts, &mut Arg)| {
         // Pages that no store touches are never there.

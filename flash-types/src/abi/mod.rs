@@ -403,8 +403,8 @@ pub struct Arg {
     /// touched.
     pub data: *mut c_void,
     /// Second buffer of a phased array. In spaces that have handles it is the handle of the buffer itself,
-    /// which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores are
-    /// checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
+    /// which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores
+    /// are checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
     pub next: *mut c_void,
     /// Handle of the device buffer in spaces that have handles; 0 in the host's.
     pub buffer: u64,

@@ -110,8 +110,8 @@ words! {
 }
 
 /// # Safety
-/// `at` is valid, and every access to it meanwhile is by words or larger ones that are atomic. The size of `T`
-/// is a multiple of `W`'s, and its alignment no smaller.
+/// `at` is valid, and every access to it meanwhile is by words or larger ones that are atomic. The size of
+/// `T` is a multiple of `W`'s, and its alignment no smaller.
 #[inline(always)]
 unsafe fn load_words<T: Element, W: Word>(at: *mut T) -> T {
     let mut value = MaybeUninit::<T>::uninit();

@@ -132,7 +132,7 @@ impl CpuItem<Unwraps<'_>> for Once {
 #[test]
 fn unwrap_of_an_error_fails_the_launch() {
     for (device, rt) in devices("results::unwrap_of_an_error_fails_the_launch") {
-        let mut x = vec![4.0_f32; 30];
+        let mut x = [4.0_f32; 30];
         let y = FlashMemory::<f32>::zeroed(30);
         rt.submit(Unwraps::of(&x[..], &y)).exec([30]).unwrap();
         assert_eq!(y.to_vec().unwrap(), [2.0; 30], "{device}");

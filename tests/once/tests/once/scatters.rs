@@ -47,7 +47,11 @@ fn permuted(n: usize) -> Vec<u32> {
 }
 
 fn particle(i: usize) -> Particle {
-    Particle { position: [i as f32, 0.5 * i as f32, -(i as f32)], kind: i as u16 * 300, charge: -(i as i16) }
+    Particle {
+        position: [i as f32, 0.5 * i as f32, -(i as f32)],
+        kind: (i as u16).wrapping_mul(300),
+        charge: -(i as i16),
+    }
 }
 
 #[test]
