@@ -201,19 +201,21 @@ fn a_guard_allocates_nothing() {
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "has Linux end a thread at a system call")]
 fn a_warm_launch_makes_no_system_call() {
-    flash_tests::in_process(&[], || {
-        let before = || {
-            let m = memories();
-            (0..1000).for_each(|_| m.launch(16));
-            (0..100).for_each(|_| m.chain(100));
-            m
-        };
-        flash_tests::system_calls::none(before, |m| {
-            (0..100_000).for_each(|_| m.launch(16));
-            (0..100).for_each(|_| m.chain(100));
-            assert_eq!(m.all[0].get(3).unwrap(), 0.0);
+    for (threads, items) in [("1", 16), ("2", 1)] {
+        flash_tests::in_process(&[("FLASH_CPU_THREADS", threads)], || {
+            let before = move || {
+                let m = memories();
+                (0..1000).for_each(|_| m.launch(items));
+                (0..100).for_each(|_| m.chain(100));
+                m
+            };
+            flash_tests::system_calls::none(before, move |m| {
+                (0..100_000).for_each(|_| m.launch(items));
+                (0..100).for_each(|_| m.chain(100));
+                assert_eq!(m.all[0].get(3).unwrap(), 0.0);
+            });
         });
-    });
+    }
 }
 
 #[test]

@@ -607,6 +607,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many texts")]
     fn what_is_wrong_with_a_manifest_is_said() {
         for (part, instead, expected) in [
             (r#""version": "1.0","#, "", "missing field `version`"),
@@ -653,6 +654,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many texts")]
     fn damaged_archives_are_refused() {
         let good = package(SAXPY).unwrap().to_bytes();
         let fault = |bytes: &[u8]| Package::read(bytes).expect_err("it is damaged").to_string();

@@ -38,11 +38,9 @@ pub(in crate::memory) fn write_on(
         unsafe { grown.transfer.run(&directory.current(device.place())).unwrap() };
     }
     let copy = directory.copy(device.place());
-    for i in elements(directory.grid(), region) {
-        let copy = copy.unwrap();
-        let at = copy.raw().handle as usize + 4 * (i - copy.range().start as usize);
-        // SAFETY: the device's buffer has room for the element, and is memory of this process.
-        unsafe { std::ptr::with_exposed_provenance_mut::<u32>(at).write(value) };
+    for row in rows(directory.grid(), region) {
+        // SAFETY: the device's buffer has room for the row, is memory of this process, and is held alone.
+        unsafe { std::slice::from_raw_parts_mut(address(copy.unwrap(), &row), row.len()) }.fill(value);
     }
     directory.written(device.place(), region);
     drop(directory);
@@ -59,24 +57,36 @@ pub(in crate::memory) fn read_on(
     header.state.launch_write().unwrap();
     let outcome = header.make_current(device, region);
     let directory = header.directory();
-    let read = |i: usize| {
+    let read = |row: Range<usize>| {
         let copy = directory.copy(device.place()).unwrap();
-        let at = copy.raw().handle as usize + 4 * (i - copy.range().start as usize);
         // SAFETY: as in `write_on`.
-        unsafe { std::ptr::with_exposed_provenance::<u32>(at).read() }
+        unsafe { std::slice::from_raw_parts(address(copy, &row), row.len()) }
     };
-    let seen = outcome.map(|()| elements(directory.grid(), region).into_iter().map(read).collect());
+    let seen = outcome.map(|()| rows(directory.grid(), region).into_iter().flat_map(read).copied().collect());
     drop(directory);
     header.release_written();
     seen
 }
 
+/// The address of a row's first element in a device's copy.
+fn address(copy: &DeviceCopy, row: &Range<usize>) -> *mut u32 {
+    std::ptr::with_exposed_provenance_mut(
+        copy.raw().handle as usize + 4 * (row.start - copy.range().start as usize),
+    )
+}
+
 fn elements(grid: &crate::memory::region::Grid, region: &Region) -> Vec<usize> {
+    rows(grid, region).into_iter().flatten().collect()
+}
+
+/// The elements of a region, by rows along dimension 0, which are consecutive.
+fn rows(grid: &crate::memory::region::Grid, region: &Region) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    for b in region.blocks() {
+    for b in region.blocks().iter().filter(|b| b.begin[0] < b.end[0]) {
         for z in b.begin[2]..b.end[2] {
             for y in b.begin[1]..b.end[1] {
-                found.extend((b.begin[0]..b.end[0]).map(|x| grid.flat([x, y, z]) as usize));
+                let first = grid.flat([b.begin[0], y, z]) as usize;
+                found.push(first..first + (b.end[0] - b.begin[0]) as usize);
             }
         }
     }

@@ -93,6 +93,7 @@ fn fetch(
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many places")]
 fn copies_to_many_places_are_a_tree() {
     const PLACES: u32 = 100;
     let grid = Grid::new(&[8], 8);
