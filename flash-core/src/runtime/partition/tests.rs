@@ -579,6 +579,7 @@ fn an_item_a_whole_and_what_is_not_there_have_no_map() {
 
 /// `cargo xtask bench partition` measures the time that this takes.
 #[test]
+#[cfg_attr(miri, ignore = "others do the same in less time")]
 fn a_billion_items_are_cut_over_4_devices_without_a_look_at_each() {
     let arguments = vec![
         argument("from", View::Window, Access::Read, &[]),
