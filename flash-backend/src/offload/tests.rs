@@ -453,6 +453,7 @@ impl Kernel<Scribe> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and texts are put together for a minute")]
 fn groups_that_contradict_what_a_kernel_is_written_for_are_refused() {
     let device = Scribe::new();
     let given = |view, attributes| Given { view, attributes, ..Given::default() }.prepare(&device).unwrap();
