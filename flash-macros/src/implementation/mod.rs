@@ -14,7 +14,7 @@ use attribute::Keys;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, Ident, ImplItem, Item, ItemImpl, ReturnType, parse_quote};
+use syn::{Error, FnArg, Ident, ImplItem, ImplItemFn, Item, ItemImpl, ReturnType, Signature, parse_quote};
 use target::{Door, Target};
 
 const HERE: &str =
@@ -74,11 +74,10 @@ fn inline(implementation: &mut ItemImpl) {
 fn settle_results(implementation: &mut ItemImpl, core: &TokenStream) {
     for item in &mut implementation.items {
         let ImplItem::Fn(function) = item else { continue };
-        let name = function.sig.ident.to_string();
-        let is_of_item = ["item", "team"].contains(&name.as_str());
-        if !is_of_item && !["span", "whole"].contains(&name.as_str()) {
+        if !is_of_door(&function.sig) {
             continue;
         }
+        let is_of_item = ["item", "team"].iter().any(|name| function.sig.ident == name);
         let ReturnType::Type(_, ty) = std::mem::replace(&mut function.sig.output, ReturnType::Default) else {
             continue;
         };
@@ -157,8 +156,25 @@ pub fn without_kernel(item: TokenStream) -> TokenStream {
     match syn::parse2::<Item>(item.clone()) {
         // A definition is of no use without its derive.
         Ok(Item::Struct(_) | Item::Enum(_) | Item::Union(_)) => TokenStream::new(),
+        Ok(Item::Impl(mut implementation)) => {
+            // Its trait has functions that return nothing.
+            for item in &mut implementation.items {
+                if let ImplItem::Fn(ImplItemFn { sig, block, .. }) = item
+                    && is_of_door(sig)
+                    && let ReturnType::Type(_, ty) = std::mem::replace(&mut sig.output, ReturnType::Default)
+                {
+                    *block = parse_quote!({ let _: #ty = (move || -> #ty #block)(); });
+                }
+            }
+            implementation.into_token_stream()
+        }
         _ => item,
     }
+}
+
+/// True for the functions of doors of a CPU.
+fn is_of_door(function: &Signature) -> bool {
+    ["item", "team", "span", "whole"].iter().any(|name| function.ident == name)
 }
 
 fn the_impl(item: TokenStream) -> syn::Result<ItemImpl> {

@@ -3,7 +3,7 @@
 use super::{kernel, snake_case, without_kernel};
 use crate::tokens::text;
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 
 fn written(attribute: TokenStream, item: TokenStream) -> String {
     let tokens = kernel(attribute, item, &quote!(::flash_core)).unwrap_or_else(|error| panic!("{error}"));
@@ -238,7 +238,24 @@ fn wrong_items_are_refused() {
 
 #[test]
 fn next_to_an_error_the_impl_stays_and_a_definition_does_not() {
-    assert_eq!(without_kernel(concrete()).to_string(), concrete().to_string());
+    let as_written = |item| syn::parse2::<syn::Item>(item).unwrap().to_token_stream().to_string();
+    assert_eq!(without_kernel(concrete()).to_string(), as_written(concrete()));
+    // Its trait has a function that returns nothing, which would be another error.
+    let fails = without_kernel(quote!(
+        impl CpuItem<D<'_>> for X {
+            fn item(_: Index<1>, k: DItem<'_>) -> Result<(), &'static str> {
+                Err("no")
+            }
+        }
+    ));
+    let settled = quote!(
+        impl CpuItem<D<'_>> for X {
+            fn item(_: Index<1>, k: DItem<'_>) {
+                let _: Result<(), &'static str> = (move || -> Result<(), &'static str> { Err("no") })();
+            }
+        }
+    );
+    assert_eq!(fails.to_string(), as_written(settled));
     assert!(
         without_kernel(quote!(
             #[along(x)]
