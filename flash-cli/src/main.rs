@@ -78,7 +78,8 @@ Environment:
   FLASH_HALO_CONFIG           configuration of programs of C2MPI. Default: the functions of the library
   FLASH_RANK_TIMEOUT_MS       how long a process of flash run may give no sign of life. Default: 5000
   FLASH_OPENCL_COPY           1: OpenCL devices have memories of their own. For tests
-  FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
+  FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to and,
+                              on the CPU, store no element of a Scatter twice
   FLASH_CHECK_BOUNDS          1: check the indices of FLASH_AT in kernels that devices compile, and before
                               every launch what kernels index with, such as columns of CSR
   FLASH_CHECK_MAPS            1: cut every launch that may be cut, and check that its parts stay in their boxes

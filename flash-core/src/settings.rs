@@ -10,7 +10,7 @@ use flash_backend::settings::{self, Refused, Values, Variable};
 /// | name | environment | value | default |
 /// |---|---|---|---|
 /// | `plugin_path` | `FLASH_BACKEND_PATH` | directories and files of plugins, separated by colons | `flash-backends` beside the program |
-/// | `check_writes` | `FLASH_CHECK_WRITES` | flag: check that kernels write all that they promise to | 0 |
+/// | `check_writes` | `FLASH_CHECK_WRITES` | flag: check that kernels write all that they promise to, and store an element of a `Scatter` once in a phase, where they run on the CPU | 0 |
 /// | `check_bounds` (p) | `FLASH_CHECK_BOUNDS` | flag: check the indices of `FLASH_AT` in kernels that devices compile and, before each launch, what kernels index with, see [`ContentsCheck`](crate::kernel::ContentsCheck) | 0 |
 /// | `check_maps` (p) | `FLASH_CHECK_MAPS` | flag: cut every launch that may be cut, on one device, too, and check that each part stays inside the boxes that its map says; in kernels that devices compile, indices of `FLASH_AT` are checked | 0 |
 /// | `host_budget` (p) | `FLASH_HOST_BUDGET` | bytes of the host's memory that arrays of 4 MiB and more are to take | no limit |

@@ -63,8 +63,7 @@ pub fn err<V: Value>(error: &dyn Display) -> ResultValue<V> {
 pub fn attempt<W: Value, V: Value>(result: ResultValue<V>) -> V {
     let result = result.read().named("value");
     let wrong = result.wrong;
-    let ((), returns) = captured(|| return_value(ResultValue { wrong, value: W::never() }));
-    block(&format!("if ({} != 0u)", wrong.text()), &returns, "");
+    if_wrong(wrong, || return_value(ResultValue { wrong, value: W::never() }));
     result.value
 }
 
@@ -72,8 +71,17 @@ pub fn attempt<W: Value, V: Value>(result: ResultValue<V>) -> V {
 #[track_caller]
 pub fn settle(result: ResultValue<()>) {
     let wrong = result.wrong.read();
-    let ((), says) = captured(|| fault(&format!("{} - 1u", wrong.text())));
-    block(&format!("if ({} != 0u)", wrong.text()), &says, "");
+    if_wrong(wrong, || note(wrong));
+}
+
+fn if_wrong(wrong: Expr<u32>, then: impl FnOnce()) {
+    let ((), then) = captured(then);
+    block(&format!("if ({} != 0u)", wrong.text()), &then, "");
+}
+
+/// The fault that an error is.
+fn note(wrong: Expr<u32>) {
+    fault(&format!("{} - 1u", wrong.text()));
 }
 
 impl<V: Value> ResultValue<V> {
@@ -95,11 +103,10 @@ impl<V: Value> ResultValue<V> {
     /// The value; an error is a fault, and ends the work item.
     pub fn unwrap(&self) -> V {
         let wrong = self.wrong.read();
-        let ((), says) = captured(|| {
-            fault(&format!("{} - 1u", wrong.text()));
+        if_wrong(wrong, || {
+            note(wrong);
             go_to_end(true);
         });
-        block(&format!("if ({} != 0u)", wrong.text()), &says, "");
         self.value.read()
     }
 }
