@@ -259,7 +259,10 @@ pub fn in_process_of(name: &str, variables: &[(&str, &str)], body: impl FnOnce()
         let failure = format!("{name} with {variables:?}: {}", output.status);
         // At once, beside its name, and not behind the output of all other tests.
         let _ = writeln!(std::io::stderr(), "{failure}\n  | {text}");
-        panic!("{failure}; its output is above");
+        // Its reason once more: a list of failures has what the test says, and not what is above.
+        let panics = text.lines().skip_while(|line| !line.contains("panicked at"));
+        let reason: Vec<&str> = panics.take(5).collect();
+        panic!("{failure}; its output is above\n{}", reason.join("\n"));
     }
 }
 

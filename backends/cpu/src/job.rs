@@ -38,6 +38,10 @@ pub struct CpuKernel {
 /// Nanoseconds below which a launch stays on the caller: a second thread would cost more than it saves.
 const SMALL: f32 = 500.0;
 
+/// Nanoseconds below which a measured launch stays on the caller. Two threads that write one cache line take
+/// much longer than one, and a time of theirs would keep such a launch on both for ever.
+const ALONE: f32 = 8_000.0;
+
 /// Number of launches between two measurements.
 const SAMPLE: u32 = 64;
 /// Number of first launches that are measured, too.
@@ -145,6 +149,12 @@ impl CpuKernel {
         rate > 0.0 && (items <= self.few() || items as f32 * rate < SMALL)
     }
 
+    /// True if one thread is known to need little time for this many items.
+    fn is_brief(&self, items: u64) -> bool {
+        let rate = self.rate();
+        rate > 0.0 && items as f32 * rate < ALONE
+    }
+
     /// Adds a measured time: of all threads together, without what they waited for each other.
     fn measured(&self, nanoseconds: u64, items: u64) {
         let now = (nanoseconds as f32 / items as f32).max(0.01);
@@ -192,7 +202,8 @@ fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result
         return Ok(());
     }
     let parallel = launch.has_attributes() && attributes(launch)?;
-    let crew = if launch.is_on_caller() { Crew::Caller } else { Crew::Team(team) };
+    let alone = launch.is_on_caller() || (sampled && !parallel && !kernel.whole && kernel.is_brief(items));
+    let crew = if alone { Crew::Caller } else { Crew::Team(team) };
     // A `whole` kernel shares its work out itself.
     let few = !kernel.whole && items < (phases.end - phases.start) * crew.threads() as u64;
     if few && !kernel.warned.load(Relaxed) {
