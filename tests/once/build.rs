@@ -1,13 +1,16 @@
-//! Writes functions of random statements, with a fixed seed: `tests/random.rs` compares what they give on the
-//! CPU and on devices, bit for bit.
+//! Writes functions of random statements: `tests/random.rs` compares what they give on the CPU and on devices, bit
+//! for bit. Their seed is fixed, and they are few: `cargo xtask soak functions` makes others, and more.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, io};
 
-/// Kernels, and functions of each.
-const KERNELS: usize = 3;
-const FUNCTIONS: usize = 20;
+/// A number in the environment of the build.
+fn number(variable: &str, default: u64) -> u64 {
+    println!("cargo::rerun-if-env-changed={variable}");
+    let Ok(text) = env::var(variable) else { return default };
+    text.parse().unwrap_or_else(|_| panic!("{variable}: expected a number, found `{text}`"))
+}
 
 /// The types of variables, and literals of each.
 const TYPES: [(&str, [&str; 4]); 8] = [
@@ -178,9 +181,12 @@ impl Writer {
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
-    let mut writer = Writer { state: 0x5EED_0033, variables: Vec::new(), text: String::new(), names: 0 };
-    for kernel in 0..KERNELS {
-        for function in 0..FUNCTIONS {
+    let kernels = number("FLASH_RANDOM_KERNELS", 3);
+    let functions = number("FLASH_RANDOM_FUNCTIONS", 20);
+    let state = 0x5EED_0033 + number("FLASH_RANDOM_SEED", 0);
+    let mut writer = Writer { state, variables: Vec::new(), text: String::new(), names: 0 };
+    for kernel in 0..kernels {
+        for function in 0..functions {
             let parameters =
                 TYPES.iter().map(|(ty, _)| format!("p_{ty}: {ty}")).collect::<Vec<_>>().join(", ");
             writer.variables =
@@ -193,7 +199,7 @@ fn main() -> io::Result<()> {
             writer.assign();
             writer.text.push_str("sum\n}\n");
         }
-        let arms: String = (0..FUNCTIONS)
+        let arms: String = (0..functions)
             .map(|function| {
                 let arguments =
                     "a as i32, (a >> 7) as u32, a, a as u64 % 1000003, a as u8, (a >> 3) as i16, x as f32, x";
@@ -206,7 +212,12 @@ fn main() -> io::Result<()> {
 random_kernel! {{ any_{kernel} Random{kernel} Random{kernel}Item Random{kernel}Once \"once.random{kernel}\" }}"
         );
     }
-    let _ = writeln!(writer.text, "const FUNCTIONS: u32 = {FUNCTIONS};");
+    let runs: String = (0..kernels).map(|kernel| format!("Random{kernel}Once::run(rt, values), ")).collect();
+    let _ = writeln!(
+        writer.text,
+        "const FUNCTIONS: u32 = {functions};
+pub fn all(rt: &flash::RuntimeObj, values: &Values) -> Vec<u64> {{ [{runs}].concat() }}"
+    );
     let out = env::var_os("OUT_DIR").expect("cargo runs this");
     fs::write(Path::new(&out).join("random.rs"), writer.text)
 }

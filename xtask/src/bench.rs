@@ -25,10 +25,10 @@ pub struct Options {
     /// Sizes of all arrays of a kernel of `kernels` together, in MiB (default: 48,192,1024)
     #[arg(long, value_name = "MIB,..")]
     megabytes: Option<String>,
-    /// Leave out all but one kernel of `kernels`
+    /// Leave out all but one kernel of `kernels` or `once`
     #[arg(long, value_name = "KERNEL")]
     only: Option<String>,
-    /// Leave out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`
+    /// Leave out all but the devices of one key, such as OPENCL or NVIDIA_GPU, of `kernels` or `once`
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
     /// How long a kernel of `kernels` may be measured until its score is known to half a per cent (default:

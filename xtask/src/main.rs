@@ -69,6 +69,7 @@ Examples:
   cargo xtask bench dispatch --against DIR   the same here and in another checkout, as ratios
   cargo xtask soak graphs --minutes 30       random graphs, until the time is over or one fails
   cargo xtask soak ranks --minutes 30        the runtime's tests on agents, then random launches on some that end
+  cargo xtask soak functions --count 1       500 random functions, on all devices that compile them
   cargo xtask soak halo --only claims        one of the long runs of C2MPI
   cargo xtask install --prefix /opt/flash --release   the library for C, C++ and Fortran
   cargo xtask gpu --pack FOLDER              for a machine that has a GPU, but no Rust
@@ -126,7 +127,7 @@ enum Command {
     Install(install::Options),
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),
-    /// Run random graphs or tasks against models, until a time is over or one fails.
+    /// Run random graphs, tasks, launches or functions against models, until a time is over or one fails.
     Soak(soak::Options),
     /// Run the runtime's tests under ThreadSanitizer, or fuzz what reads files.
     Sanitize(sanitize::Options),

@@ -16,6 +16,7 @@ mod graph_blas;
 mod halo;
 mod kernels;
 mod nbody;
+mod once;
 mod opencl;
 mod overhead;
 mod partition;
@@ -42,13 +43,16 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 16] = [
+const BENCHMARKS: [(&str, Measure); 17] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
     ("c", |_, _| c_host::rows()),
     ("async", |peers, _| asynchronous::rows(peers)),
     ("tasks", |peers, _| tasks::rows(peers)),
     ("graph", |peers, _| graph::rows(peers)),
     ("doors", |peers, _| doors::rows(peers.stencils)),
+    ("once", |_, arguments| {
+        once::rows(once::Wanted { only: arguments.only.as_deref(), device: arguments.device.as_deref() })
+    }),
     ("nbody", |peers, _| nbody::rows(peers)),
     ("diffusion", |peers, _| diffusion::rows(peers)),
     ("overhead", |peers, _| overhead::rows(peers)),
@@ -91,10 +95,10 @@ struct Arguments {
     /// Sizes of all arrays of a kernel of `kernels` together, in MiB; from 48 on they are beyond most caches.
     #[arg(long, value_name = "MIB,..", value_delimiter = ',', default_values_t = [48, 192, 1024])]
     megabytes: Vec<usize>,
-    /// Leaves out all but one kernel of `kernels`.
+    /// Leaves out all but one kernel of `kernels` or `once`.
     #[arg(long, value_name = "KERNEL")]
     only: Option<String>,
-    /// Leaves out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`.
+    /// Leaves out all but the devices of one key, such as OPENCL or NVIDIA_GPU, of `kernels` or `once`.
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
     /// How long a kernel of `kernels` may be measured until its score is known to half a per cent. At least
@@ -196,7 +200,7 @@ fn passed(arguments: &Arguments) -> Vec<String> {
 fn measured(arguments: &Arguments) -> anyhow::Result<Vec<stats::Row>> {
     let wanted = |name: &str| arguments.name.as_deref().is_none_or(|n| n == name);
     // Peers of devices are the drivers: a machine without a compiler can measure them.
-    let of_devices = matches!(arguments.name.as_deref(), Some("opencl" | "gpu"))
+    let of_devices = matches!(arguments.name.as_deref(), Some("once" | "opencl" | "gpu"))
         || arguments.device.as_deref().is_some_and(|key| key != "ALL_CPU");
     let peers = if of_devices { peers::Peers::default() } else { peers::Peers::load()? };
     let mut rows = Vec::new();

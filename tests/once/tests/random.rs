@@ -56,7 +56,6 @@ fn values() -> Values {
 
 #[test]
 fn random_functions_have_the_same_bits() {
-    use functions::*;
     const TEST: &str = "random_functions_have_the_same_bits";
     let values = values();
     let mut devices = devices(TEST);
@@ -70,9 +69,7 @@ fn random_functions_have_the_same_bits() {
             flash_tests::skip(TEST, "no Intel processor: Intel's OpenCL has wrong code for others");
         }
     }
-    compare_on(devices, |rt| {
-        [Random0Once::run(rt, &values), Random1Once::run(rt, &values), Random2Once::run(rt, &values)].concat()
-    });
+    compare_on(devices, |rt| functions::all(rt, &values));
 }
 
 #[allow(clippy::all, clippy::pedantic, unused, unused_parens, unused_comparisons)]

@@ -122,3 +122,34 @@ fn a_place_outside_is_a_fault() {
         assert!(text.contains("`to`") && text.contains("10"), "{device}: {text}");
     }
 }
+
+/// Counts by atomic operations.
+#[derive(KernelDefinition)]
+#[kernel(name = "once.counts", dims(i))]
+struct Counts<'a> {
+    at: Item<'a, Read<u32>>,
+    counts: Scatter<'a, u32>,
+    least: Scatter<'a, i32>,
+}
+
+struct CountsOnce;
+
+#[kernel(devices)]
+impl CpuItem<Counts<'_>> for CountsOnce {
+    fn item(ix: Index<1>, k: CountsItem<'_>) {
+        let at = *k.at as usize;
+        k.counts.add(at, 1);
+        k.least.min(at, 40 - ix[0] as i32);
+    }
+}
+
+#[test]
+fn counts() {
+    compare("scatters::counts", |rt| {
+        let at = FlashMemory::from((0..777_u32).map(|i| i * i % 11).collect::<Vec<u32>>());
+        let (counts, least) = (FlashMemory::from(vec![0_u32; 11]), FlashMemory::from(vec![100_i32; 11]));
+        rt.submit(Counts::of(&at, &counts, &least)).exec([777]).unwrap();
+        let least = least.read().unwrap().iter().map(|x| x.cast_unsigned()).collect::<Vec<u32>>();
+        [counts.read().unwrap().to_vec(), least].concat()
+    });
+}

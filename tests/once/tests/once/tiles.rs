@@ -4,6 +4,7 @@ use flash::kernel::prelude::*;
 use flash::kernel::views::TileView;
 use flash::prelude::*;
 use flash_tests_once::{compare, devices};
+use flash_twenty::Product;
 
 struct Once;
 
@@ -11,40 +12,6 @@ fn matrix(columns: usize, rows: usize, by: u64) -> FlashMemory<f32> {
     let values = (1..=columns * rows).map(|i| ((i as u64).wrapping_mul(by) >> 7) % 17);
     let values: FlashMemory<f32> = values.map(|x| x as f32 - 8.0).collect();
     values.with_shape([columns, rows]).unwrap()
-}
-
-/// `c = a b`, 8 times 8 elements by a work item, with tiles of `a` and `b` in shared memory.
-#[derive(KernelDefinition)]
-#[kernel(name = "once.product_by_tiles", dims(column, row))]
-struct Product<'a> {
-    a: Window<'a, Read<f32>>,
-    b: Window<'a, Read<f32>>,
-    c: Item<'a, Write<Tile<f32, 8, 8>>>,
-}
-
-#[kernel(devices)]
-impl CpuTeam<Product<'_>, 32> for Once {
-    fn team(ix: Index<2>, mut k: ProductItem<'_>, team: &mut Team<32>) {
-        let (first, top) = (8 * ix[0], 8 * ix[1]);
-        let (columns, inner, rows) = (k.b.end()[0], k.a.end()[0], k.a.end()[1]);
-        let mut sums: [[f32; 8]; 8] = team.shared(|[_, _]| 0.0);
-        for begin in (0..inner).step_by(8) {
-            let a: [[f32; 8]; 8] = team.shared(|[y, x]| {
-                if top + y < rows && begin + x < inner { k.a.at([begin + x, top + y, 0]) } else { 0.0 }
-            });
-            let b: [[f32; 8]; 8] = team.shared(|[y, x]| {
-                if begin + y < inner && first + x < columns { k.b.at([first + x, begin + y, 0]) } else { 0.0 }
-            });
-            team.update(&mut sums, |[y, x], old| {
-                let mut sum = old[y][x];
-                for j in 0..8 {
-                    sum += a[y][j] * b[j][x];
-                }
-                sum
-            });
-        }
-        team.set_tile(&mut k.c, |[y, x]| sums[y][x]);
-    }
 }
 
 #[test]
