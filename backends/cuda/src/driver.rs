@@ -1,7 +1,7 @@
 //! What the toolkit for kernel languages asks of CUDA.
 
 use crate::device::CudaDevice;
-use crate::kernel::{self, CudaKernel, Last, SHARED};
+use crate::kernel::{self, CudaKernel, Last, SHARED, Table};
 use crate::program::{self, Module};
 use crate::queue::{Parameters, Shape, Work, Writing};
 use cudarc::driver::sys::CUdeviceptr;
@@ -23,6 +23,7 @@ const PLANES: u64 = 64;
 impl Driver for CudaDevice {
     type Program = Module;
     type Function = kernel::Function;
+    type Table = Table;
     type Commands<'d> = Writing;
 
     const SOURCES: &'static [&'static str] = &["cu", "cuh", "c"];
@@ -146,21 +147,21 @@ impl Driver for CudaDevice {
         writing.push(Work::Copy(at(from), at(to), bytes), None, |_| ())
     }
 
-    fn call(&self, call: &Call<'_, Self>, writing: &mut Writing) -> Result<(), Failure> {
-        self.record(call, None, writing)
-    }
-
-    fn call_and_read(
+    fn call(
         &self,
         call: &Call<'_, Self>,
-        at: usize,
+        written: Option<&Table>,
         writing: &mut Writing,
-    ) -> Result<[u64; FAULT_WORDS], Failure> {
-        let table = kernel::new(*self, call.table)?;
-        let recorded = self.record(call, Some(table), writing);
-        let words = recorded.and_then(|()| kernel::read(*self, table + 8 * at as u64));
-        let freed = kernel::free(*self, table);
-        words.and_then(|words| freed.map(|()| words))
+    ) -> Result<(), Failure> {
+        self.record(call, written.map(Table::address), writing)
+    }
+
+    fn table(&self, words: &[u64]) -> Result<Table, Failure> {
+        Table::new(*self, words)
+    }
+
+    fn read(&self, table: &Table, at: usize, _: &mut Writing) -> Result<[u64; FAULT_WORDS], Failure> {
+        table.read(at)
     }
 
     fn end(&self, writing: Writing) -> Result<Option<Event>, Failure> {

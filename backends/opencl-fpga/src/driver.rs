@@ -1,6 +1,6 @@
 //! What the toolkit for kernel languages asks of OpenCL.
 
-use crate::counted::Counted;
+use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
 use crate::kernel::{self, State, table_of};
 use crate::program;
@@ -28,6 +28,7 @@ const VECTOR: u64 = 16;
 impl Driver for OpenClDevice {
     type Program = Counted<Program>;
     type Function = kernel::Function;
+    type Table = Counted<Memory>;
     type Commands<'d> = Commands<'d>;
 
     const SOURCES: &'static [&'static str] = &["cl", "c"];
@@ -153,11 +154,16 @@ impl Driver for OpenClDevice {
         })
     }
 
-    fn call(&self, call: &Call<'_, Self>, commands: &mut Commands<'_>) -> Result<(), Failure> {
+    fn call(
+        &self,
+        call: &Call<'_, Self>,
+        written: Option<&Counted<Memory>>,
+        commands: &mut Commands<'_>,
+    ) -> Result<(), Failure> {
         commands.keep_pace()?;
         let mut alone = commands.alone(self.places(self.opened()?));
         let mut state = call.function.driver.state(&alone);
-        state.set_all(self, call, None, &mut alone)?;
+        state.set_all(self, call, written.map(|table| &**table), &mut alone)?;
         run(call.kernel, &mut alone, &state, &call.range)?;
         if call.may_repeat() {
             state.keep(call.launch, call.range);
@@ -165,25 +171,20 @@ impl Driver for OpenClDevice {
         Ok(())
     }
 
-    fn call_and_read(
+    fn table(&self, words: &[u64]) -> Result<Counted<Memory>, Failure> {
+        table_of(self, words, CL_MEM_READ_WRITE)
+    }
+
+    fn read(
         &self,
-        call: &Call<'_, Self>,
+        table: &Counted<Memory>,
         at: usize,
         commands: &mut Commands<'_>,
     ) -> Result<[u64; FAULT_WORDS], Failure> {
-        commands.keep_pace()?;
-        let table = table_of(self, call.table, CL_MEM_READ_WRITE)?;
-        let mut alone = commands.alone(self.places(self.opened()?));
-        let mut state = call.function.driver.state(&alone);
-        let outcome = state.set_all(self, call, Some(&table), &mut alone);
-        let outcome = outcome.and_then(|()| run(call.kernel, &mut alone, &state, &call.range));
-        // The next launch gets another table.
-        state.forget();
-        drop(state);
-        outcome?;
         // Where the wait fails the device may still write to it.
         let words = Box::leak(Box::new([0; FAULT_WORDS]));
         let (from, bytes) = (8 * at, size_of_val(words));
+        let mut alone = commands.alone(self.places(self.opened()?));
         // As above: the table has these words, and the place stays until the wait has ended.
         alone.push("clEnqueueReadBuffer", |opencl, queue, event| {
             let to = words.as_mut_ptr().cast();

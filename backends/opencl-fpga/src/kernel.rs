@@ -236,11 +236,17 @@ impl State {
         let bytes =
             unsafe { std::slice::from_raw_parts(call.words.as_ptr().cast::<u8>(), size_of_val(call.words)) };
         self.set(spec, number, bytes)?;
-        let table = match written {
-            Some(table) => table.get().addr(),
-            None => self.table(device, call.table)?,
-        };
-        self.set(spec, number + 1, &table.to_ne_bytes())
+        match written {
+            // The next one may have the same handle.
+            Some(table) => {
+                self.set[number + 1] = Set::Unknown;
+                self.set_anew(spec, number + 1, &table.get().addr().to_ne_bytes())
+            }
+            None => {
+                let table = self.table(device, call.table)?;
+                self.set(spec, number + 1, &table.to_ne_bytes())
+            }
+        }
     }
 
     /// The handle of a table on the device; NULL if it is empty, since every buffer of a launch costs time.

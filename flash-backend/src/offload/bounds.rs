@@ -50,9 +50,7 @@ impl KernelSpec {
     pub(super) fn add_fault(&self, args: &[Arg], table: &mut Vec<u64>) {
         table.resize(self.fault_at() + FAULT_WORDS + self.scratch_bytes() / 8, 0);
         for argument in self.arrays().filter(|_| self.checked) {
-            let arg = &args[argument];
-            // SAFETY: a launch's parts live for the call. Without a part the array has one axis.
-            table.extend(unsafe { arg.part.as_ref() }.map_or([arg.len; 2], |part| part.stride));
+            table.extend(super::launch_words::axes(&args[argument]));
         }
     }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use flash_types::abi::Arg;
 use std::ffi::c_void;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The driver of a device with a kernel language.
 pub trait Driver: Device {
@@ -27,6 +27,8 @@ pub trait Driver: Device {
     type Program;
     /// A function of a program, with what the driver keeps for its launches.
     type Function;
+    /// A table on the device that functions write to.
+    type Table: Send;
     /// The commands of a launch.
     type Commands<'d>
     where
@@ -158,19 +160,30 @@ pub trait Driver: Device {
         commands: &mut Self::Commands<'_>,
     ) -> Result<(), Failure>;
 
-    /// Calls a function.
+    /// Calls a function. `written`: the table that it writes to, in place of one that it only reads.
     ///
     /// # Errors
     /// Those of the driver.
-    fn call(&self, call: &Call<'_, Self>, commands: &mut Self::Commands<'_>) -> Result<(), Failure>;
-
-    /// Calls a function that writes to its table, waits for it, and reads words of the table from `at` on.
-    ///
-    /// # Errors
-    /// Those of the driver.
-    fn call_and_read(
+    fn call(
         &self,
         call: &Call<'_, Self>,
+        written: Option<&Self::Table>,
+        commands: &mut Self::Commands<'_>,
+    ) -> Result<(), Failure>;
+
+    /// A table that functions write to.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    fn table(&self, words: &[u64]) -> Result<Self::Table, Failure>;
+
+    /// Waits for the calls so far, and reads words of a table from `at` on.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    fn read(
+        &self,
+        table: &Self::Table,
         at: usize,
         commands: &mut Self::Commands<'_>,
     ) -> Result<[u64; FAULT_WORDS], Failure>;
@@ -228,6 +241,16 @@ pub struct Function<D: Driver> {
     pub limits: GroupLimits,
     /// Keeps the program.
     pub(super) program: Arc<D::Program>,
+    /// The table of the last launch that wrote to its own and noted no fault: it is as it was.
+    pub(super) written: Mutex<Option<Written<D>>>,
+}
+
+/// A table that the calls of a launch write to.
+pub(super) struct Written<D: Driver> {
+    /// What was put into it.
+    pub words: Vec<u64>,
+    /// On the device.
+    pub table: D::Table,
 }
 
 /// Threads of a call, in groups.

@@ -46,8 +46,13 @@ impl<D: Driver> Kernel<D> {
 
     /// The range of a box of work items, with threads in as many dimensions. `None`: the device has no such
     /// range.
-    pub(super) fn of_box(&self, driver: &D, extents: [u64; 3]) -> Result<Option<Range>, Failure> {
-        let group = driver.group_of_box(self.first(), extents)?;
+    pub(super) fn range_of_box(
+        &self,
+        driver: &D,
+        function: &Function<D>,
+        extents: [u64; 3],
+    ) -> Result<Option<Range>, Failure> {
+        let group = driver.group_of_box(function, extents)?;
         let groups: [u64; 3] = std::array::from_fn(|d| extents[d].div_ceil(group[d]));
         let fits = groups.iter().zip(driver.limits().groups).all(|(&groups, most)| groups <= most);
         let dimensions = self.spec.descriptor.dimensions.len();

@@ -9,22 +9,30 @@ use std::sync::Arc;
 /// An implementation, for one device.
 ///
 /// Source text that cooperates is compiled for simple launches, as most are: those of boxes (`FLASH_GRID`),
-/// or those of consecutive values ([`Driver::CONSECUTIVE`]). The program for all launches is compiled when
-/// another one comes.
+/// or those of consecutive values ([`Driver::CONSECUTIVE`]), whose arrays have [`units`](LaunchWords::units).
+/// A program for the boxes of other arrays, and the one for all launches, are compiled when such a launch comes.
 pub struct Kernel<D: Driver> {
     /// What the implementation says.
     pub spec: KernelSpec,
     pub(super) parameters: Vec<Parameter>,
-    /// For simple launches, if there is a general program; otherwise for all launches.
+    /// For simple launches, if there are others; otherwise for all launches.
     first: Function<D>,
-    general: Option<General<D>>,
+    others: Option<Others<D>>,
 }
 
-/// The program for launches that are not simple.
-struct General<D: Driver> {
+/// The programs for launches that are not simple, each compiled for the first of its own.
+struct Others<D: Driver> {
     text: String,
-    /// Compiled for the first such launch.
-    function: Once<Function<D>>,
+    /// For boxes.
+    boxes: Once<Function<D>>,
+    /// For all launches.
+    general: Once<Function<D>>,
+}
+
+impl<D: Driver> Others<D> {
+    fn new(text: String) -> Others<D> {
+        Others { text, boxes: Once::default(), general: Once::default() }
+    }
 }
 
 impl<D: Driver> Kernel<D> {
@@ -38,14 +46,12 @@ impl<D: Driver> Kernel<D> {
         let limits = driver.limits();
         spec.check_parameter_bytes(limits.parameter_bytes, limits.device)?;
         let simple = simple::<D>(&spec, &payload);
-        let general = match &payload {
-            Payload::Source(text) if simple.is_some() => {
-                Some(General { text: text.clone(), function: Once::default() })
-            }
+        let others = match &payload {
+            Payload::Source(text) if simple.is_some() => Some(Others::new(text.clone())),
             _ => None,
         };
         let first = driver.programs().function(driver, simple.as_ref().unwrap_or(&spec), payload)?;
-        Ok(Kernel { parameters: spec.parameters(), spec, first, general })
+        Ok(Kernel { parameters: spec.parameters(), spec, first, others })
     }
 
     /// Loads an implementation's program, if that needs no compiler.
@@ -63,15 +69,25 @@ impl<D: Driver> Kernel<D> {
         &self.first
     }
 
+    /// The function for a launch of a box.
+    #[inline]
+    pub(super) fn of_box(&self, driver: &D, words: &LaunchWords) -> Result<&Function<D>, Failure> {
+        let Some(others) = self.others.as_ref().filter(|_| !words.units) else { return Ok(&self.first) };
+        others.boxes.get_or_make(|| {
+            let spec = self.spec.for_grid();
+            let spec = spec.as_ref().unwrap_or(&self.spec);
+            driver.programs().function(driver, spec, Payload::Source(others.text.clone()))
+        })
+    }
+
     /// The function for a launch that is no box.
     #[inline]
     pub(super) fn of_line(&self, driver: &D, words: &LaunchWords) -> Result<&Function<D>, Failure> {
         // Without a program for boxes, the first is for consecutive values.
-        let is_simple = words.consecutive && !self.spec.grid;
-        let Some(general) = self.general.as_ref().filter(|_| !is_simple) else { return Ok(&self.first) };
-        general.function.get_or_make(|| {
-            driver.programs().function(driver, &self.spec, Payload::Source(general.text.clone()))
-        })
+        let is_simple = words.consecutive && words.units && !self.spec.grid;
+        let Some(others) = self.others.as_ref().filter(|_| !is_simple) else { return Ok(&self.first) };
+        let text = || Payload::Source(others.text.clone());
+        others.general.get_or_make(|| driver.programs().function(driver, &self.spec, text()))
     }
 
     /// Equal for kernels of one program, different for others.

@@ -29,6 +29,8 @@ const RUN: usize = 4;
 /// Words of an axis, and of an array.
 const AXIS: usize = 5;
 const ARRAY: usize = 4;
+/// Words of an array's box, and the strides of its axes.
+const BOX: usize = 8;
 
 /// Words of an array's details, beside one for each dimension: `FLASH_DETAIL` of the header.
 pub(super) const DETAIL: usize = 7;
@@ -48,12 +50,14 @@ pub struct LaunchWords {
     pub block: u64,
     /// A program with `FLASH_CONSECUTIVE` can run it.
     pub consecutive: bool,
+    /// Arrays have the elements between neighbours along dimension 0 that are the way of their views.
+    pub units: bool,
     /// Extents of the box for a program with `FLASH_GRID`, after [`as_grid`](LaunchWords::as_grid).
     pub grid: Option<[u64; 3]>,
     /// The beginning of the box, and its number of dimensions.
     begin: [u64; 3],
     dimensions: usize,
-    /// For each array, per dimension, if there is a box.
+    /// For each array, per dimension, if there is a box; then their own boxes, for texts that use them.
     strides: Vec<u64>,
 }
 
@@ -67,6 +71,7 @@ impl LaunchWords {
             threads: 0,
             block: 0,
             consecutive: false,
+            units: false,
             grid: None,
             begin: [0; 3],
             dimensions: 0,
@@ -120,7 +125,20 @@ impl KernelSpec {
 
     /// Number of words of a program with `FLASH_GRID` after the others.
     fn grid_words(&self) -> usize {
-        self.descriptor.dimensions.len() * self.arrays().count().max(1)
+        (self.descriptor.dimensions.len() + if self.boxes { BOX } else { 0 }) * self.arrays().count().max(1)
+    }
+
+    /// Adds these words.
+    fn add_grid(&self, args: &[Arg], to: &mut Vec<u64>) {
+        to.clear();
+        let dimensions = self.descriptor.dimensions.len();
+        self.arrays().for_each(|argument| strides(&args[argument], dimensions, to));
+        for argument in self.arrays().filter(|_| self.boxes) {
+            let arg = &args[argument];
+            to.extend(part(arg));
+            to.extend(axes(arg));
+        }
+        to.resize(self.grid_words(), 0);
     }
 
     /// Gives up `FLASH_GRID` where its parameters exceed `most`, the device's limit.
@@ -182,9 +200,7 @@ impl KernelSpec {
         if let Some((begin, extents)) = axes.as_ref().filter(|_| self.grid).and_then(|a| grid(a, told.items))
         {
             (told.begin, told.grid) = (begin, Some(extents));
-            told.strides.clear();
-            self.arrays().for_each(|argument| strides(&args[argument], dimensions, &mut told.strides));
-            told.strides.resize(self.grid_words(), 0);
+            self.add_grid(args, &mut told.strides);
         }
         match axes {
             Some(axes) => {
@@ -206,6 +222,10 @@ impl KernelSpec {
         told.consecutive = axes.enumerate().all(|(dim, axis)| match dim {
             0 => axis[0] == LINE && axis[2] == 1,
             _ => axis[0] == CONSTANT,
+        });
+        told.units = self.arrays().all(|argument| {
+            let unit = self.unit(argument);
+            unit.is_none_or(|unit| first_stride(&args[argument], dimensions) == unit)
         });
         for argument in self.arrays() {
             let arg = &args[argument];
@@ -290,13 +310,33 @@ impl KernelSpec {
 /// Details of an array: a row's elements, its part, its strides.
 fn detail(arg: &Arg, dimensions: usize, table: &mut Vec<u64>) {
     table.push(arg.row_len);
+    table.extend(part(arg));
+    strides(arg, dimensions, table);
+}
+
+/// Begin and end of an array's part along three axes.
+fn part(arg: &Arg) -> [u64; 6] {
     // SAFETY: a launch's parts live for the call.
     match unsafe { arg.part.as_ref() } {
-        Some(part) => table.extend(part.begin.iter().chain(&part.end)),
+        Some(abi::Part { begin: [x, y, z], end: [u, v, w], .. }) => [*x, *y, *z, *u, *v, *w],
         // Without a part it is complete, and has one axis.
-        None => table.extend([0, 0, 0, arg.len, 1, 1]),
+        None => [0, 0, 0, arg.len, 1, 1],
     }
-    strides(arg, dimensions, table);
+}
+
+/// Elements between neighbours along axes 1 and 2 of an array.
+pub(super) fn axes(arg: &Arg) -> [u64; 2] {
+    // SAFETY: a launch's parts live for the call. Without one the array has one axis.
+    unsafe { arg.part.as_ref() }.map_or([arg.len; 2], |part| part.stride)
+}
+
+/// Elements between neighbours along dimension 0.
+fn first_stride(arg: &Arg, dimensions: usize) -> u64 {
+    match arg.strides.is_null() || dimensions == 0 {
+        true => 0,
+        // SAFETY: a launch's strides are one per dimension and live for the call.
+        false => unsafe { *arg.strides },
+    }
 }
 
 fn strides(arg: &Arg, dimensions: usize, to: &mut Vec<u64>) {

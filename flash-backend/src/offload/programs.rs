@@ -61,7 +61,7 @@ impl<D: Driver> Programs<D> {
         let limits = driver.limits();
         // Some drivers end the process in a launch that has more than there is.
         spec.check_local_bytes(group.bytes, 0, limits.group_bytes, limits.device)?;
-        Ok(Function { driver: function, limits: group, program })
+        Ok(Function { driver: function, limits: group, program, written: Mutex::default() })
     }
 
     /// Loads a program, if that needs no compiler.

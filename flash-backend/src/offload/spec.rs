@@ -56,6 +56,10 @@ pub struct KernelSpec {
     pub grid: bool,
     /// Whether it gets strides: the program with `FLASH_GRID`.
     pub(super) strides: bool,
+    /// Whether its text uses the boxes of its arrays, which the program with `FLASH_GRID` then gets, too.
+    pub(super) boxes: bool,
+    /// Whether it is for launches with [`units`](super::LaunchWords::units).
+    pub(super) units: bool,
     /// Whether `FLASH_AT` checks its index: `with_checks`.
     pub check_bounds: bool,
     /// The setting `check_bounds`.
@@ -63,6 +67,8 @@ pub struct KernelSpec {
     /// Attribute `checked`: it is always so. Its text may note faults of its own, and its table has the
     /// strides of the arrays' axes.
     pub checked: bool,
+    /// Its text has loops whose end may depend on what is in arrays.
+    pub(super) loops: bool,
     /// Attribute `messages`: what the faults of its own say, by their numbers.
     pub(super) messages: Vec<String>,
     /// Attribute `build_options`, for the compiler.
@@ -137,6 +143,9 @@ impl KernelSpec {
             check_bounds: false,
             check_all: false,
             checked: false,
+            boxes: false,
+            units: false,
+            loops: false,
             messages: Vec::new(),
             build_options: String::new(),
             requires: Vec::new(),
@@ -340,6 +349,8 @@ impl KernelSpec {
         self.index32 |= text.contains("FLASH_INDEX32");
         self.details = self.check_bounds || self.asks_for_details(&text);
         self.grid = self.takes_grid(&text);
+        self.boxes = BOX_MACROS.iter().any(|word| text.contains(word));
+        self.loops = ["while", "for (;;)"].iter().any(|word| text.contains(word));
         Ok(Payload::Source(text))
     }
 
@@ -356,15 +367,29 @@ impl KernelSpec {
 
     /// The same for launches of a box only, if it has [`grid`](Self::grid).
     pub fn for_grid(&self) -> Option<KernelSpec> {
-        self.grid.then(|| KernelSpec { strides: true, ..self.with("FLASH_GRID") })
+        let boxes = || if self.boxes { self.with("FLASH_BOXES") } else { self.clone() };
+        self.grid.then(|| KernelSpec { strides: true, ..boxes().with("FLASH_GRID") })
     }
 
-    /// The same for simple launches only, as most are: those of a box, if it has [`grid`](Self::grid),
-    /// otherwise, if `consecutive`, those that are [`consecutive`](super::LaunchWords::consecutive). `None`:
-    /// there is none.
+    /// The same for simple launches only, as most are: with [`units`](super::LaunchWords::units) and of a box,
+    /// if it has [`grid`](Self::grid), otherwise, if `consecutive`, those that are
+    /// [`consecutive`](super::LaunchWords::consecutive). `None`: there is none.
     pub fn for_simple(&self, consecutive: bool) -> Option<KernelSpec> {
         let consecutive = || (self.cooperating && consecutive).then(|| self.with("FLASH_CONSECUTIVE"));
-        self.for_grid().or_else(consecutive)
+        let simple = self.for_grid().or_else(consecutive)?;
+        Some(KernelSpec { units: true, ..simple })
+    }
+
+    /// The elements of an array between neighbours along dimension 0, if that is the way of its view: one, or
+    /// none, where the dimension does not index it.
+    pub(super) fn unit(&self, argument: usize) -> Option<u64> {
+        let ArgumentDescriptor { view, row, tile, along, .. } = &self.descriptor.arguments[argument];
+        match along.iter().position(|dimension| *dimension == 0) {
+            _ if !matches!(view, View::Item | View::Phased) => None,
+            Some(0) => (!row && tile.is_empty()).then_some(1),
+            Some(_) => None,
+            None => Some(0),
+        }
     }
 
     fn with(&self, define: &str) -> KernelSpec {
@@ -510,6 +535,10 @@ impl KernelSpec {
             for (number, &argument) in arrays.iter().enumerate() {
                 let name = &self.descriptor.arguments[argument].name;
                 let _ = writeln!(source, "#define FLASH_ARRAY_{name} {number}");
+                let _ = match self.unit(argument).filter(|_| self.units) {
+                    Some(unit) => writeln!(source, "#define FLASH_FIRST_{name} ((flash_u64){unit})"),
+                    None => writeln!(source, "#define FLASH_FIRST_{name} FLASH_STRIDE({name}, 0)"),
+                };
             }
             if self.check_bounds {
                 let _ = writeln!(
@@ -560,6 +589,9 @@ impl KernelSpec {
         source
     }
 }
+
+/// Macros of `flash_device.h` that use the boxes of arrays.
+const BOX_MACROS: [&str; 4] = ["FLASH_PART_BEGIN", "FLASH_PART_END", "FLASH_AXIS", "FLASH_WITHIN"];
 
 /// Macros of `flash_device.h` that read the table's details of arrays.
 const DETAIL_MACROS: [&str; 6] = [

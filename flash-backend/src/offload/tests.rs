@@ -66,6 +66,7 @@ impl Driver for Scribe {
     /// What launches it is for.
     type Program = &'static str;
     type Function = &'static str;
+    type Table = ();
     type Commands<'d> = Vec<String>;
 
     const SOURCES: &'static [&'static str] = &["text"];
@@ -157,7 +158,7 @@ impl Driver for Scribe {
         Ok(())
     }
 
-    fn call(&self, call: &Call<'_, Self>, commands: &mut Vec<String>) -> Result<(), Failure> {
+    fn call(&self, call: &Call<'_, Self>, _: Option<&()>, commands: &mut Vec<String>) -> Result<(), Failure> {
         let Range { dimensions, groups, group, .. } = call.range;
         let mut line = format!(
             "{}: {:?} groups of {:?}",
@@ -182,13 +183,12 @@ impl Driver for Scribe {
         Ok(())
     }
 
-    fn call_and_read(
-        &self,
-        call: &Call<'_, Self>,
-        _: usize,
-        commands: &mut Vec<String>,
-    ) -> Result<[u64; FAULT_WORDS], Failure> {
-        self.call(call, commands).map(|()| [0; FAULT_WORDS])
+    fn table(&self, _: &[u64]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn read(&self, (): &(), _: usize, _: &mut Vec<String>) -> Result<[u64; FAULT_WORDS], Failure> {
+        Ok([0; FAULT_WORDS])
     }
 
     fn end(&self, commands: Vec<String>) -> Result<Option<Event>, Failure> {

@@ -17,6 +17,9 @@
  *                       value of every other: compilers then see that neighbours use neighbouring elements
  * FLASH_GRID            the same for launches of kernels with two or three dimensions whose items are a box, with a
  *                       thread for each in as many dimensions: no thread divides to find its index
+ * FLASH_BOXES           if such a kernel uses the boxes of its arrays
+ * FLASH_FIRST_<name>    for each array, its elements between neighbours along dimension 0: in programs for most
+ *                       launches 0 or 1, where that is the way of its view
  * and the definitions of the implementation itself. A program that is compiled offline needs the same. */
 
 #ifdef __OPENCL_VERSION__
@@ -30,6 +33,7 @@ typedef uint flash_u32;
 #define FLASH_KERNEL __kernel void
 #endif
 #define FLASH_GLOBAL __global
+#define FLASH_RESTRICT restrict
 #define FLASH_LOCAL __local
 #define FLASH_FUNCTION static inline
 #define FLASH_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
@@ -46,6 +50,7 @@ typedef long long flash_i64;
 typedef unsigned int flash_u32;
 #define FLASH_KERNEL extern "C" __global__ void
 #define FLASH_GLOBAL
+#define FLASH_RESTRICT __restrict__
 #define FLASH_LOCAL __shared__
 #define FLASH_FUNCTION __device__ __forceinline__
 #define FLASH_BARRIER() __syncthreads()
@@ -105,6 +110,10 @@ typedef struct flash_launch {
 #ifdef FLASH_GRID
     /* Not in the table, whose words compilers would read once more for each work item. */
     flash_u64 strides[FLASH_ARRAYS + !FLASH_ARRAYS][FLASH_DIMS];
+#ifdef FLASH_BOXES
+    /* Begin and end of an array's part along three axes, and elements between neighbours along axes 1 and 2. */
+    flash_u64 boxes[FLASH_ARRAYS + !FLASH_ARRAYS][8];
+#endif
 #endif
 } flash_launch;
 
@@ -120,7 +129,7 @@ typedef struct flash_launch {
     const flash_launch flash_run_0, const flash_u64 *flash_table, const flash_launch *flash_phases, \
         flash_u64 flash_phase_count, flash_u32 *flash_barrier
 #else
-#define FLASH_ARGS const flash_launch flash_run, FLASH_GLOBAL const flash_u64 *flash_table
+#define FLASH_ARGS const flash_launch flash_run, FLASH_GLOBAL const flash_u64 *FLASH_RESTRICT flash_table
 #endif
 
 /* The phases of this launch, around all loops over work items: one, if not with FLASH_GRID_BARRIER. All threads must
@@ -244,8 +253,18 @@ typedef struct flash_launch {
 #endif
 
 /* The beginning of the current work item's own element, or row, in an `Item` or `Phased` argument. */
+#if FLASH_DIMS == 1
+#define FLASH_OWN_INDEX(array) (FLASH_INDEX(0) * FLASH_FIRST_##array)
+#elif FLASH_DIMS == 2
+#define FLASH_OWN_INDEX(array) (FLASH_INDEX(0) * FLASH_FIRST_##array + FLASH_INDEX(1) * FLASH_STRIDE(array, 1))
+#elif FLASH_DIMS == 3
 #define FLASH_OWN_INDEX(array) \
-    flash_own_index_of(&flash_run, flash_item, flash_table, FLASH_DETAIL * FLASH_ARRAY_##array)
+    (FLASH_INDEX(0) * FLASH_FIRST_##array + FLASH_INDEX(1) * FLASH_STRIDE(array, 1) + \
+     FLASH_INDEX(2) * FLASH_STRIDE(array, 2))
+#else
+#define FLASH_OWN_INDEX(array) \
+    flash_own_index_of(&flash_run, flash_item, flash_table, FLASH_ARRAY_##array, FLASH_FIRST_##array)
+#endif
 
 /* Number of elements of an array, and of a row of it. */
 #define FLASH_LEN(array) (FLASH_OF(array).len)
@@ -257,8 +276,13 @@ typedef struct flash_launch {
 
 /* The indices along an axis of an array's shape that are present, [BEGIN, END): where a launch is cut, a
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
+#ifdef FLASH_BOXES
+#define FLASH_PART_BEGIN(array, axis) (flash_run.boxes[FLASH_ARRAY_##array][axis])
+#define FLASH_PART_END(array, axis) (flash_run.boxes[FLASH_ARRAY_##array][3 + (axis)])
+#else
 #define FLASH_PART_BEGIN(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 1 + (axis)])
 #define FLASH_PART_END(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 4 + (axis)])
+#endif
 /* Elements of an array between neighbours along a dimension of the index space; 0: it does not index the array. */
 #ifdef FLASH_GRID
 #define FLASH_STRIDE(array, dim) (flash_run.strides[FLASH_ARRAY_##array][dim])
@@ -267,6 +291,23 @@ typedef struct flash_launch {
 #endif
 
 #define FLASH_OF(array) (flash_run.arrays[FLASH_ARRAY_##array])
+
+#ifdef FLASH_CHECK_BOUNDS
+/* For texts that `#[kernel(devices)]` writes: elements between neighbours along axis 1 (`axis` is 0) or 2 of an array's
+ * shape, and the number of the element at an index per axis, which is outside the array if the index is outside the
+ * part. */
+#ifdef FLASH_BOXES
+#define FLASH_AXIS(array, axis) (flash_run.boxes[FLASH_ARRAY_##array][6 + (axis)])
+#else
+#define FLASH_AXIS(array, axis) \
+    (flash_table[FLASH_FAULT + 16 + FLASH_SCRATCH / 8 + 2 * FLASH_ARRAY_##array + (axis)])
+#endif
+#define FLASH_HAS(array, axis, i) (FLASH_PART_BEGIN(array, axis) <= (i) && (i) < FLASH_PART_END(array, axis))
+#define FLASH_WITHIN(array, x, y, z) \
+    (FLASH_HAS(array, 0, x) && FLASH_HAS(array, 1, y) && FLASH_HAS(array, 2, z) \
+         ? (x) + (y) * FLASH_AXIS(array, 0) + (z) * FLASH_AXIS(array, 1) \
+         : ~(flash_u64)0)
+#endif
 
 #ifdef FLASH_CHECK_BOUNDS
 /* The setting `check_bounds`: an index outside its array is noted for the host, and the element is one that nothing
@@ -338,23 +379,22 @@ FLASH_FUNCTION flash_u32 flash_index32_of(flash_axis axis, flash_u32 row,
                                           : (flash_u32)axis.start + at * (flash_u32)axis.step;
 }
 
+#if FLASH_DIMS > 3
 FLASH_FUNCTION flash_u64 flash_own_index_of(const flash_launch *run, flash_u64 item,
-                                            FLASH_GLOBAL const flash_u64 *table, flash_u64 detail) {
+                                            FLASH_GLOBAL const flash_u64 *table, flash_u64 array,
+                                            flash_u64 first) {
     flash_u64 element = 0;
     for (int dim = 0; dim < FLASH_DIMS; ++dim) {
-#ifdef FLASH_GRID
-        element += (run->axes[dim].start + FLASH_GLOBAL_ID(dim)) * run->strides[detail / FLASH_DETAIL][dim];
-#else
-#if defined(FLASH_CONSECUTIVE)
+#ifdef FLASH_CONSECUTIVE
         const flash_u64 index = run->axes[dim].start + (dim == 0 ? run->first + item : 0);
 #else
         const flash_u64 index = flash_index_of(run->axes[dim], run->first + item, run->narrow, table);
 #endif
-        element += index * table[detail + 7 + dim];
-#endif
+        element += index * (dim == 0 ? first : table[FLASH_DETAIL * array + 7 + dim]);
     }
     return element;
 }
+#endif
 
 #ifdef FLASH_GRID_BARRIER
 /* Ends a phase: waits until all threads of the launch are here, and makes their writes visible to each other. At the

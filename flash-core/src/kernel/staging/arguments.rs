@@ -62,7 +62,7 @@ where
     // A name that is no word of C.
     let name: Rc<str> = super::writer::name(argument).into();
     define(format!(
-        "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n"
+        "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n#define FLASH_FIRST_{name} FLASH_FIRST_{argument}\n"
     ));
     for behind in <Device as StagesArray<A>>::pointers(staged) {
         parameter(format!("{}{name}{behind}", <Device as StagesArray<A>>::pointer()));
@@ -278,7 +278,9 @@ where
         let choose = move |number: &str| {
             let name: Rc<str> = super::writer::name(&hint).into();
             let first = &names[0];
-            define(format!("#define FLASH_BYTES_{name} FLASH_BYTES_{first}\n"));
+            define(format!(
+                "#define FLASH_BYTES_{name} FLASH_BYTES_{first}\n#define FLASH_FIRST_{name} FLASH_STRIDE({name}, 0)\n"
+            ));
             // The arguments of a group stand side by side.
             say(&format!("const flash_u64 FLASH_ARRAY_{name} = FLASH_ARRAY_{first} + {number};"));
             for behind in <Device as StagesArray<A>>::pointers(staged) {

@@ -78,6 +78,8 @@ const UNCHECKED: &str = "\
 #ifndef FLASH_CHECK_ALL
 #undef FLASH_CHECKED
 #define FLASH_CHECKED(array, pointer, index, origin, end) FLASH_PROVED(pointer, index, origin)
+#undef FLASH_HAS
+#define FLASH_HAS(array, axis, i) 1
 #define FLASH_UNCHECKED 1
 #endif
 ";

@@ -344,7 +344,6 @@ impl<T: Plain> TileValue<T> {
 /// How many elements an item has along an axis: up to a number, as far as its part goes. Axes beyond the
 /// second are part of that one.
 pub(super) fn clipped(name: &str, first: &str, axis: usize, own: usize) -> String {
-    define(AXES.to_owned());
     let at = match axis {
         0 => format!("{first} % FLASH_AXIS({name}, 0)"),
         _ => format!("{first} % FLASH_AXIS({name}, 1) / FLASH_AXIS({name}, 0)"),
@@ -389,7 +388,6 @@ impl<T: Plain> WindowValue<T> {
 
     /// Elements from neighbour to neighbour along axes 1 and 2.
     pub fn strides(&self) -> ArrayValue<Expr<usize>, 2> {
-        define(AXES.to_owned());
         ArrayValue::list((0..2).map(|axis| Expr::value(format!("FLASH_AXIS({}, {axis})", self.name))))
     }
 
@@ -409,7 +407,6 @@ impl<T: Plain> WindowValue<T> {
     /// The element at an index per axis.
     #[track_caller]
     pub fn at(&self, at: ArrayValue<Expr<usize>, 3>) -> T::Value {
-        define(AXES.to_owned());
         let [x, y, z] = at.elements().map(|axis| axis.read().named("at"));
         let index = Expr::<usize>::now(format!(
             "FLASH_WITHIN({}, {}, {}, {})",
@@ -421,22 +418,6 @@ impl<T: Plain> WindowValue<T> {
         element::<T>(&self.name, &index.text()).read()
     }
 }
-
-/// The strides of an array's axes lie behind the place for elements that do not exist. An index outside the
-/// part along an axis is outside the array.
-const AXES: &str = "\
-#define FLASH_AXIS(array, axis) \\
-    (flash_table[FLASH_FAULT + 16 + FLASH_SCRATCH / 8 + 2 * FLASH_ARRAY_##array + (axis)])
-#ifdef FLASH_UNCHECKED
-#define FLASH_HAS(array, axis, i) 1
-#else
-#define FLASH_HAS(array, axis, i) (FLASH_PART_BEGIN(array, axis) <= (i) && (i) < FLASH_PART_END(array, axis))
-#endif
-#define FLASH_WITHIN(array, x, y, z) \\
-    (FLASH_HAS(array, 0, x) && FLASH_HAS(array, 1, y) && FLASH_HAS(array, 2, z) \\
-         ? (x) + (y) * FLASH_AXIS(array, 0) + (z) * FLASH_AXIS(array, 1) \\
-         : ~(flash_u64)0)
-";
 
 /// The own element of a `Write`.
 pub struct OutValue<T: Plain>(pub(super) T::Value);
