@@ -3,7 +3,10 @@
 use super::memory::Indexed;
 use super::number::Integer;
 use super::value::{Expr, Value};
-use super::writer::{block, captured, enter, fault, go_to_end, leave, message, name, returned, say};
+use super::writer::{
+    block, captured, enter, fault, go_to_end, group_arrays, jump, keep_group_arrays, leave, looped, message,
+    name, returned, say, stays_below,
+};
 use std::panic::Location;
 
 /// `if condition { then } else { otherwise }`.
@@ -34,7 +37,7 @@ pub fn branch<V: Value>(condition: Expr<bool>, then: impl FnOnce() -> V, otherwi
 /// `while condition { body }`.
 pub fn while_loop(condition: impl FnOnce() -> Expr<bool>, body: impl FnOnce()) {
     let (condition, said) = captured(|| condition().read());
-    let ((), body) = captured(body);
+    let (_, body) = looped(body);
     let condition = condition.text();
     match said.is_empty() {
         true => block(&format!("while ({condition})"), &body, ""),
@@ -46,7 +49,7 @@ pub fn while_loop(condition: impl FnOnce() -> Expr<bool>, body: impl FnOnce()) {
 
 /// `loop { body }`.
 pub fn endless(body: impl FnOnce()) {
-    let ((), body) = captured(body);
+    let (_, body) = looped(body);
     block("for (;;)", &body, "");
 }
 
@@ -92,13 +95,68 @@ impl<T: Integer> Steps<T> {
     }
 }
 
+/// Most turns of a loop that are written one by one, and bytes of their text.
+const TURNS: usize = 16;
+const TURNS_TEXT: usize = 8192;
+
+impl<T: Integer> Steps<T> {
+    /// The values, if they are few and known.
+    fn values(&self) -> Option<Vec<Expr<T>>> {
+        let Steps { begin, end, inclusive, reversed, by } = self;
+        let (first, end) = (begin.as_index()?, end.as_index()?);
+        let by = by.map_or(Some(1), |by| by.as_index())?;
+        let end = end.checked_add(usize::from(*inclusive))?;
+        let count = end.saturating_sub(first);
+        if count.div_ceil(by) > TURNS {
+            return None;
+        }
+        // With the suffix that literals of the type have.
+        let text = begin.text();
+        let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        let value = |i: usize| Expr::value(format!("{i}{suffix}"));
+        let steps = (0..count).step_by(by);
+        Some(match reversed {
+            true => steps.map(|i| value(end - 1 - i)).collect(),
+            false => steps.map(|i| value(first + i)).collect(),
+        })
+    }
+}
+
+/// A turn for each value, one after the other: indices are then constants, and arrays of the kernel's own
+/// variables. False: that is not how to write it.
+fn turns<T: Integer>(values: &[Expr<T>], body: &mut impl FnMut(Expr<T>)) -> bool {
+    let (mut turns, arrays) = (Vec::with_capacity(values.len()), group_arrays());
+    for value in values {
+        let (jumps, said) = looped(|| body(*value));
+        // Each turn would have arrays of its own.
+        if jumps.breaks || group_arrays() > arrays || said.len() * values.len() > TURNS_TEXT {
+            keep_group_arrays(arrays);
+            return false;
+        }
+        turns.push((jumps, said));
+    }
+    for (jumps, said) in turns {
+        match jumps.continues {
+            true => block("do", &said, " while (0);"),
+            false => block("", &said, ""),
+        }
+    }
+    true
+}
+
 /// `for i in steps { body }`. The counter counts items that are left, which never overflows.
-pub fn for_loop<T: Integer>(steps: Steps<T>, hint: &str, body: impl FnOnce(Expr<T>)) {
+pub fn for_loop<T: Integer>(steps: Steps<T>, hint: &str, mut body: impl FnMut(Expr<T>)) {
+    if steps.values().is_some_and(|values| turns(&values, &mut body)) {
+        return;
+    }
     let Steps { begin, end, inclusive, reversed, by } = steps;
     let (begin, end, c) = (begin.text(), end.text(), T::C);
     let variable = name(hint);
+    if !inclusive {
+        stays_below(&variable, &end);
+    }
     if !inclusive && !reversed && by.is_none() {
-        let ((), body) = captured(|| body(Expr::value(&variable)));
+        let (_, body) = looped(|| body(Expr::value(&variable)));
         return block(
             &format!("for ({c} {variable} = {begin}; {variable} < {end}; ++{variable})"),
             &body,
@@ -118,7 +176,7 @@ pub fn for_loop<T: Integer>(steps: Steps<T>, hint: &str, body: impl FnOnce(Expr<
     };
     let by = by.map_or("1ul".to_owned(), |by| by.text().to_string());
     let value = name("i");
-    let ((), body) = captured(|| body(Expr::value(&variable)));
+    let (_, body) = looped(|| body(Expr::value(&variable)));
     let inside = format!("const {c} {variable} = {value};\n{body}");
     // The step is taken at the end, also after a `continue`.
     block(
@@ -131,23 +189,23 @@ pub fn for_loop<T: Integer>(steps: Steps<T>, hint: &str, body: impl FnOnce(Expr<
 }
 
 /// The elements of an array in a `for`, by value.
-pub fn for_each<A: Indexed<Element: Value>, F: FnOnce(A::Element)>(
+pub fn for_each<A: Indexed<Element: Value>, F: FnMut(A::Element)>(
     array: &A,
     length: Expr<usize>,
     hint: &str,
-    body: F,
+    mut body: F,
 ) {
     for_loop(range(super::literal(0), length, false), "i", |i| body(array.element(i).read().named(hint)));
 }
 
 /// `break`.
 pub fn break_loop() {
-    say("break;");
+    jump("break;", |jumps| jumps.breaks = true);
 }
 
 /// `continue`.
 pub fn continue_loop() {
-    say("continue;");
+    jump("continue;", |jumps| jumps.continues = true);
 }
 
 /// The value of an expression that does not return, such as `return` behind `else`.

@@ -11,7 +11,7 @@
 //! where it is known.
 
 use super::value::{Expr, Plain, Stage, Value, Variable};
-use super::writer::{define, error, message, with};
+use super::writer::{below, define, error, message, with};
 use super::{ArrayValue, literal, ops};
 use crate::kernel::Index;
 use crate::kernel::views::{Out, PhasedItem, TileView, TileViewMut, WindowView};
@@ -41,9 +41,14 @@ pub(super) fn inside(index: Expr<usize>, count: usize) -> String {
     if let Some(i) = index.as_index().filter(|i| *i < count) {
         return i.to_string();
     }
+    let index = index.text();
+    let end = below(&index).and_then(|end| Expr::<usize>::value(end).as_index());
+    if end.is_some_and(|end| end <= count) {
+        return index.to_string();
+    }
     define(INSIDE.to_owned());
     let fault = message(Location::caller(), &format!("an index outside an array of {count}"));
-    let text = format!("flash_inside({}, {count}ul, {fault}, flash_table)", index.text());
+    let text = format!("flash_inside({index}, {count}ul, {fault}, flash_table)");
     Expr::<usize>::now(text).text().to_string()
 }
 
@@ -231,8 +236,14 @@ impl<T: Plain> Indexed for SliceValue<T> {
     #[track_caller]
     fn element(&self, index: Expr<usize>) -> T::Value {
         let index = index.read().named("at").text();
-        let Some((first, count)) = &self.row else {
-            return element::<T>(&self.name, &index);
+        let is_inside = below(&index).is_some_and(|end| end == *self.len().text());
+        let (first, count) = match &self.row {
+            None if is_inside => return proved::<T>(&self.name, &index),
+            None => return element::<T>(&self.name, &index),
+            Some((first, _)) if is_inside => {
+                return proved::<T>(&self.name, &format!("({first} + {index})"));
+            }
+            Some(row) => row,
         };
         define(IN_ROW.to_owned());
         element::<T>(&self.name, &format!("FLASH_IN_ROW({first}, {count}, {index})"))

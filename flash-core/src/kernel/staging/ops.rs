@@ -20,12 +20,32 @@ pub fn constant<T: super::Plain>(value: T) -> T::Value {
 /// `a op b`, in the type that wraps.
 #[inline(never)]
 fn wrapped<T: Number>(a: &Expr<T>, operator: &str, b: &Expr<T>) -> Expr<T> {
+    if let Some(known) = known(a, operator, b) {
+        return known;
+    }
     let (a, b) = (a.text(), b.text());
     Expr::value(match T::WRAPS {
         None => format!("({a} {operator} {b})"),
         Some(wraps) if wraps == T::C => format!("({a} {operator} {b})"),
         Some(wraps) => format!("(({})(({wraps}){a} {operator} ({wraps}){b}))", T::C),
     })
+}
+
+/// The literal of `a op b`, of integers that are literals, if it is one that does not wrap.
+fn known<T: Number>(a: &Expr<T>, operator: &str, b: &Expr<T>) -> Option<Expr<T>> {
+    T::WRAPS?;
+    let (x, y) = (a.as_index()?, b.as_index()?);
+    let value = match operator {
+        "+" => x.checked_add(y)?,
+        "-" => x.checked_sub(y)?,
+        "*" => x.checked_mul(y)?,
+        _ => return None,
+    };
+    let [_, most] = T::limits();
+    let most = Expr::<T>::value(most).as_index()?;
+    let text = a.text();
+    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    (value <= most).then(|| Expr::value(format!("{value}{suffix}")))
 }
 
 /// `a + b`.

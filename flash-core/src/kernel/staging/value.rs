@@ -1,7 +1,7 @@
 //! Values of a staged kernel: [`Expr`], a number in the text, and what is made of numbers.
 
 use super::team;
-use super::writer::{Piece, name, say};
+use super::writer::{Piece, is_length, name, say};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -182,7 +182,11 @@ impl<T: Scalar> Expr<T> {
             return self;
         }
         let name = name(hint);
-        say(&format!("const {} = {};", Self::declaration(&name), self.text.get()));
+        let text = self.text.get();
+        say(&format!("const {} = {text};", Self::declaration(&name)));
+        if text.starts_with("FLASH_LEN(") {
+            is_length(&name, &text);
+        }
         Expr::value(name)
     }
 

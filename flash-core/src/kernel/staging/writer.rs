@@ -30,6 +30,12 @@ pub(super) struct Writer {
     pub work_item: Vec<Rc<str>>,
     /// Functions that are being written, the kernel first.
     frames: Vec<Frame>,
+    /// Loops that are being written.
+    loops: Vec<Jumps>,
+    /// Names of lengths of arrays, and these.
+    lengths: Vec<(String, String)>,
+    /// Counters of loops, and what each is less than.
+    below: Vec<(String, String)>,
     names: usize,
     pieces: Vec<Rc<str>>,
 }
@@ -60,6 +66,15 @@ impl Piece {
     pub fn get(self) -> Rc<str> {
         with(|writer| writer.pieces.get(self.0 as usize).cloned()).unwrap_or_else(|| "".into())
     }
+}
+
+/// What a loop's body has, outside of loops inside it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Jumps {
+    /// `break`.
+    pub breaks: bool,
+    /// `continue`.
+    pub continues: bool,
 }
 
 /// A function: the label behind it, to which a `return` goes.
@@ -118,7 +133,13 @@ pub(super) fn define(text: String) {
 #[track_caller]
 pub(super) fn error(text: &str) {
     let place = Location::caller();
-    with(|writer| writer.errors.push(format!("{}:{}: {text}", place.file(), place.line())));
+    let error = format!("{}:{}: {text}", place.file(), place.line());
+    with(|writer| {
+        // A loop's turns have it, each.
+        if !writer.errors.contains(&error) {
+            writer.errors.push(error);
+        }
+    });
 }
 
 /// The number of a fault at a place in the kernel's source.
@@ -145,6 +166,48 @@ pub(super) fn captured<R>(body: impl FnOnce() -> R) -> (R, String) {
     let result = body();
     let said = with(|writer| std::mem::replace(&mut writer.statements, before));
     (result, said)
+}
+
+/// What the body of a loop says.
+pub(super) fn looped(body: impl FnOnce()) -> (Jumps, String) {
+    with(|writer| writer.loops.push(Jumps::default()));
+    let ((), said) = captured(body);
+    (with(|writer| writer.loops.pop()).unwrap_or_default(), said)
+}
+
+/// How many arrays of a group's memory there are.
+pub(super) fn group_arrays() -> usize {
+    with(|writer| writer.group_memory.len())
+}
+
+/// Forgets those that came after the first `count`.
+pub(super) fn keep_group_arrays(count: usize) {
+    with(|writer| writer.group_memory.truncate(count));
+}
+
+/// Says a statement that ends the innermost loop, or a turn of it.
+pub(super) fn jump(statement: &str, note: impl FnOnce(&mut Jumps)) {
+    say(statement);
+    with(|writer| writer.loops.last_mut().map(note));
+}
+
+/// A variable is the length of an array.
+pub(super) fn is_length(variable: &str, length: &str) {
+    with(|writer| writer.lengths.push((variable.to_owned(), length.to_owned())));
+}
+
+/// In all of its values a variable is less than another value.
+pub(super) fn stays_below(variable: &str, end: &str) {
+    with(|writer| writer.below.push((variable.to_owned(), end.to_owned())));
+}
+
+/// What a variable is always less than: a value's text, of a length that of the array.
+pub(super) fn below(variable: &str) -> Option<String> {
+    with(|writer| {
+        let (_, end) = writer.below.iter().find(|(name, _)| name == variable)?;
+        let length = writer.lengths.iter().find(|(name, _)| name == end);
+        Some(length.map_or(end, |(_, length)| length).clone())
+    })
 }
 
 /// Says `head`, a block, and `tail`.
