@@ -344,6 +344,16 @@ typedef struct flash_launch {
     (FLASH_HAS(array, 0, x) && FLASH_HAS(array, 1, y) && FLASH_HAS(array, 2, z) \
          ? (x) + (y) * FLASH_AXIS(array, 0) + (z) * FLASH_AXIS(array, 1) \
          : ~(flash_u64)0)
+/* What the host has proved of the launch is not checked once more. */
+#ifdef FLASH_SURE
+#define FLASH_SURELY(sure, checked) (sure)
+#define FLASH_SURE_AT(array, index) FLASH_PROVED(array, index, FLASH_OF(array).origin)
+#define FLASH_SURE_WITHIN(array, x, y, z) ((x) + (y) * FLASH_AXIS(array, 0) + (z) * FLASH_AXIS(array, 1))
+#else
+#define FLASH_SURELY(sure, checked) (checked)
+#define FLASH_SURE_AT FLASH_AT
+#define FLASH_SURE_WITHIN FLASH_WITHIN
+#endif
 #endif
 
 #ifdef FLASH_CHECK_BOUNDS

@@ -286,5 +286,6 @@ fn source<D: KernelDefinition>(
         numbers: &[],
         flags: &[&["cooperating"], flags].concat(),
         messages: &[],
+        facts: &[],
     })
 }

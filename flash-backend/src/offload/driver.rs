@@ -397,7 +397,7 @@ impl<D: Driver> Kernel<D> {
 /// # Safety
 /// The argument is a scalar of a launch, whose bytes live for the call.
 #[inline]
-unsafe fn bytes_of(arg: &Arg) -> &[u8] {
+pub(super) unsafe fn bytes_of(arg: &Arg) -> &[u8] {
     // SAFETY: the caller vouches.
     unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>(), arg.element_size as usize) }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// An implementation, for one device.
 ///
 /// Source text that cooperates is compiled for simple launches, as most are: those of boxes (`FLASH_GRID`),
-/// or those of consecutive values ([`Driver::CONSECUTIVE`]), whose arrays have [`units`](LaunchWords::units).
+/// or those of consecutive values ([`Driver::CONSECUTIVE`]), that are [`simple`](LaunchWords::simple).
 /// A program for the boxes of other arrays, and the one for all launches, are compiled when such a launch comes.
 pub struct Kernel<D: Driver> {
     /// What the implementation says.
@@ -72,7 +72,7 @@ impl<D: Driver> Kernel<D> {
     /// The function for a launch of a box.
     #[inline]
     pub(super) fn of_box(&self, driver: &D, words: &LaunchWords) -> Result<&Function<D>, Failure> {
-        let Some(others) = self.others.as_ref().filter(|_| !words.units) else { return Ok(&self.first) };
+        let Some(others) = self.others.as_ref().filter(|_| !words.simple) else { return Ok(&self.first) };
         others.boxes.get_or_make(|| {
             let spec = self.spec.for_grid();
             let spec = spec.as_ref().unwrap_or(&self.spec);
@@ -84,7 +84,7 @@ impl<D: Driver> Kernel<D> {
     #[inline]
     pub(super) fn of_line(&self, driver: &D, words: &LaunchWords) -> Result<&Function<D>, Failure> {
         // Without a program for boxes, the first is for consecutive values.
-        let is_simple = words.consecutive && words.units && !self.spec.grid;
+        let is_simple = words.consecutive && words.simple && !self.spec.grid;
         let Some(others) = self.others.as_ref().filter(|_| !is_simple) else { return Ok(&self.first) };
         let text = || Payload::Source(others.text.clone());
         others.general.get_or_make(|| driver.programs().function(driver, &self.spec, text()))

@@ -50,8 +50,9 @@ pub struct LaunchWords {
     pub block: u64,
     /// A program with `FLASH_CONSECUTIVE` can run it.
     pub consecutive: bool,
-    /// Arrays have the elements between neighbours along dimension 0 that are the way of their views.
-    pub units: bool,
+    /// The first program can run it, if it is one for boxes or for consecutive values: arrays have the elements
+    /// between neighbours along dimension 0 that are the way of their views, and the text's facts hold.
+    pub simple: bool,
     /// Extents of the box for a program with `FLASH_GRID`, after [`as_grid`](LaunchWords::as_grid).
     pub grid: Option<[u64; 3]>,
     /// The beginning of the box, and its number of dimensions.
@@ -71,12 +72,26 @@ impl LaunchWords {
             threads: 0,
             block: 0,
             consecutive: false,
-            units: false,
+            simple: false,
             grid: None,
             begin: [0; 3],
             dimensions: 0,
             strides: Vec::new(),
         }
+    }
+
+    /// The first and the last index along a dimension, of a box or of consecutive values.
+    pub(super) fn indices(&self, dimension: usize) -> Option<(u64, u64)> {
+        let (begin, count) = match self.grid {
+            Some(extents) => (self.begin[dimension], extents[dimension]),
+            None if self.consecutive && dimension == 0 => {
+                let [_, _, first, ..] = self.words[..] else { return None };
+                (self.words[HEAD + 1].wrapping_add(first), self.items)
+            }
+            None if self.consecutive => (self.words[HEAD + AXIS * dimension + 1], 1),
+            None => return None,
+        };
+        Some((begin, begin.checked_add(count.checked_sub(1)?)?))
     }
 
     /// Converts the words for threads with several work items each, of a kernel without accumulators.
@@ -223,10 +238,11 @@ impl KernelSpec {
             0 => axis[0] == LINE && axis[2] == 1,
             _ => axis[0] == CONSTANT,
         });
-        told.units = self.arrays().all(|argument| {
+        told.simple = self.arrays().all(|argument| {
             let unit = self.unit(argument);
             unit.is_none_or(|unit| first_stride(&args[argument], dimensions) == unit)
         });
+        told.simple &= self.facts.iter().all(|fact| fact.holds(args, told));
         for argument in self.arrays() {
             let arg = &args[argument];
             let mut words = array(arg, odd);
@@ -315,7 +331,7 @@ fn detail(arg: &Arg, dimensions: usize, table: &mut Vec<u64>) {
 }
 
 /// Begin and end of an array's part along three axes.
-fn part(arg: &Arg) -> [u64; 6] {
+pub(super) fn part(arg: &Arg) -> [u64; 6] {
     // SAFETY: a launch's parts live for the call.
     match unsafe { arg.part.as_ref() } {
         Some(abi::Part { begin: [x, y, z], end: [u, v, w], .. }) => [*x, *y, *z, *u, *v, *w],
@@ -367,7 +383,7 @@ fn array(arg: &Arg, odd: bool) -> [u64; ARRAY] {
 }
 
 /// One past the number of a part's last element.
-fn end_of(part: &abi::Part) -> u64 {
+pub(super) fn end_of(part: &abi::Part) -> u64 {
     match part.end.contains(&0) {
         true => 0,
         false => part.end[0] + (part.end[1] - 1) * part.stride[0] + (part.end[2] - 1) * part.stride[1],

@@ -27,6 +27,7 @@
 mod bounds;
 mod cache;
 mod driver;
+mod facts;
 mod function;
 mod groups;
 mod include;

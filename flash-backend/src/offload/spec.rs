@@ -11,6 +11,7 @@
 //! here pass: they are for the choice of an implementation. Nothing here calls a driver or takes a lock.
 
 use super::DEVICE_HEADER;
+use super::facts::Fact;
 use super::include::{with_includes, without_mark};
 use crate::failure::Failure;
 use flash_types::Code;
@@ -58,8 +59,10 @@ pub struct KernelSpec {
     pub(super) strides: bool,
     /// Whether its text uses the boxes of its arrays, which the program with `FLASH_GRID` then gets, too.
     pub(super) boxes: bool,
-    /// Whether it is for launches with [`units`](super::LaunchWords::units).
-    pub(super) units: bool,
+    /// Whether it is for launches that are [`simple`](super::LaunchWords::simple).
+    pub(super) simple: bool,
+    /// Attribute `facts`: what holds in those, and lets the text leave checks out.
+    pub(super) facts: Vec<Fact>,
     /// Whether `FLASH_AT` checks its index: `with_checks`.
     pub check_bounds: bool,
     /// The setting `check_bounds`.
@@ -144,7 +147,8 @@ impl KernelSpec {
             check_all: false,
             checked: false,
             boxes: false,
-            units: false,
+            simple: false,
+            facts: Vec::new(),
             loops: false,
             messages: Vec::new(),
             build_options: String::new(),
@@ -247,6 +251,13 @@ impl KernelSpec {
             "messages" => {
                 let texts = json.as_array().ok_or_else(|| expected("a list of texts"))?;
                 self.messages = texts.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect();
+            }
+            "facts" => {
+                let lines = json.as_array().ok_or_else(|| expected("a list of facts"))?;
+                let (arguments, dimensions) = (&self.descriptor.arguments, self.descriptor.dimensions.len());
+                let read = |line: &Value| Fact::read(line.as_str()?, arguments, dimensions);
+                let facts: Option<Vec<Fact>> = lines.iter().map(read).collect();
+                self.facts = facts.ok_or_else(|| expected("facts of the definition's arguments"))?;
             }
             "work_group_size" => self.work_group_size = Some(number()?),
             "threads_per_item" => self.threads_per_item = number()?,
@@ -371,13 +382,14 @@ impl KernelSpec {
         self.grid.then(|| KernelSpec { strides: true, ..boxes().with("FLASH_GRID") })
     }
 
-    /// The same for simple launches only, as most are: with [`units`](super::LaunchWords::units) and of a box,
+    /// The same for simple launches only, as most are: [`simple`](super::LaunchWords::simple) ones, of a box,
     /// if it has [`grid`](Self::grid), otherwise, if `consecutive`, those that are
     /// [`consecutive`](super::LaunchWords::consecutive). `None`: there is none.
     pub fn for_simple(&self, consecutive: bool) -> Option<KernelSpec> {
         let consecutive = || (self.cooperating && consecutive).then(|| self.with("FLASH_CONSECUTIVE"));
-        let simple = self.for_grid().or_else(consecutive)?;
-        Some(KernelSpec { units: true, ..simple })
+        let spec = self.for_grid().or_else(consecutive)?;
+        let spec = if spec.facts.is_empty() { spec } else { spec.with("FLASH_SURE") };
+        Some(KernelSpec { simple: true, ..spec })
     }
 
     /// The elements of an array between neighbours along dimension 0, if that is the way of its view: one, or
@@ -535,7 +547,7 @@ impl KernelSpec {
             for (number, &argument) in arrays.iter().enumerate() {
                 let name = &self.descriptor.arguments[argument].name;
                 let _ = writeln!(source, "#define FLASH_ARRAY_{name} {number}");
-                let _ = match self.unit(argument).filter(|_| self.units) {
+                let _ = match self.unit(argument).filter(|_| self.simple) {
                     Some(unit) => writeln!(source, "#define FLASH_FIRST_{name} ((flash_u64){unit})"),
                     None => writeln!(source, "#define FLASH_FIRST_{name} FLASH_STRIDE({name}, 0)"),
                 };
@@ -591,7 +603,8 @@ impl KernelSpec {
 }
 
 /// Macros of `flash_device.h` that use the boxes of arrays.
-const BOX_MACROS: [&str; 4] = ["FLASH_PART_BEGIN", "FLASH_PART_END", "FLASH_AXIS", "FLASH_WITHIN"];
+const BOX_MACROS: [&str; 5] =
+    ["FLASH_PART_BEGIN", "FLASH_PART_END", "FLASH_AXIS", "FLASH_WITHIN", "FLASH_SURE_WITHIN"];
 
 /// Macros of `flash_device.h` that read the table's details of arrays.
 const DETAIL_MACROS: [&str; 6] = [

@@ -33,6 +33,8 @@ pub struct DeviceCode<'a> {
     pub flags: &'a [&'static str],
     /// What the faults say that its text notes, by their numbers.
     pub messages: &'a [String],
+    /// What a launch has to prove before it takes the text's program with `FLASH_SURE`.
+    pub facts: &'a [String],
 }
 
 /// Describes code for a device as an implementation of `D`. Its allocations live for ever: there is one per
@@ -55,6 +57,9 @@ pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'st
     attributes.extend(code.flags.iter().map(|key| attribute(key, true.into())));
     if !code.messages.is_empty() {
         attributes.push(attribute("messages", code.messages.into()));
+    }
+    if !code.facts.is_empty() {
+        attributes.push(attribute("facts", code.facts.into()));
     }
     let attributes = attributes.leak();
     Box::leak(Box::new(abi::Implementation {

@@ -340,6 +340,7 @@ fn entry(
                     numbers: &[#(#numbers),*],
                     flags: &[#(#flags),*],
                     messages: &[],
+                    facts: &[],
                 }),
                 module: ::core::module_path!(),
             }

@@ -1,5 +1,6 @@
 //! The arguments of a staged kernel: parameters of its function, and what stands for them.
 
+use super::facts::is_argument;
 use super::memory::{GroupValue, OutValue, PhasedValue, SliceValue, TileValue, WindowValue, clipped, proved};
 use super::number::Number;
 use super::shared::{AccumulatorValue, ScatterValue};
@@ -64,6 +65,7 @@ where
     define(format!(
         "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n#define FLASH_FIRST_{name} FLASH_FIRST_{argument}\n"
     ));
+    is_argument(&name, argument);
     for behind in <Device as StagesArray<A>>::pointers(staged) {
         parameter(format!("{}{name}{behind}", <Device as StagesArray<A>>::pointer()));
     }
@@ -99,7 +101,9 @@ fn own_index(name: &str) -> String {
 impl<T: Plain> Stages<Scalar<T>> for Device {
     type Value = T::Value;
     fn argument(name: &str, _: bool) -> T::Value {
+        let argument = name;
         let name = super::writer::name(name);
+        is_argument(&name, argument);
         parameter(format!("const {} {name}", T::Value::c_name()));
         T::Value::at(T::Value::unwrapped(name), false)
     }

@@ -1,11 +1,12 @@
 //! Control flow of the second function: blocks are closures, what they say becomes the text between braces.
 
+use super::facts::stays_below;
 use super::memory::Indexed;
 use super::number::Integer;
 use super::value::{Expr, Value};
 use super::writer::{
     block, captured, enter, fault, go_to_end, group_arrays, jump, keep_group_arrays, leave, looped, message,
-    name, returned, say, stays_below,
+    name, returned, say,
 };
 use std::panic::Location;
 

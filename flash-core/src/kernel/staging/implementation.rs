@@ -13,6 +13,8 @@ pub struct Text {
     pub source: String,
     /// What a fault says, by its number.
     pub messages: Vec<String>,
+    /// What a launch has to prove before it takes the program with `FLASH_SURE`.
+    pub facts: Vec<String>,
 }
 
 /// Notes a fault, which fails the launch: the words behind the table's details, of which the first fault
@@ -93,7 +95,7 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
     let definitions = writer.definitions();
-    let Writer { statements, mut parameters, messages, group_memory, work_item, .. } = writer;
+    let Writer { statements, mut parameters, messages, group_memory, work_item, facts, .. } = writer;
     let fault_at = fault_at(work_item.len());
     let group_memory: String =
         group_memory.iter().map(|declaration| format!("FLASH_LOCAL {declaration};\n")).collect();
@@ -107,7 +109,7 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let source = format!(
         "/* Written by `#[kernel(devices)]` of {kernel}. */\n{rounded}{errors}{TYPES}{PROVED}{unchecked}{FAULT}{fault_at}{definitions}\n{kernel_text}"
     );
-    Text { source, messages }
+    Text { source, messages, facts: facts.list }
 }
 
 /// With the indentation of its braces.
@@ -153,7 +155,7 @@ pub struct StagedCode {
 /// is one per target and set of types.
 pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static abi::Implementation {
     let StagedCode { target, name, priority, threads, beside, texts, text } = *code;
-    let Text { source, messages } = text();
+    let Text { source, messages, facts } = text();
     let source: &'static str = source.leak();
     let mut texts = texts.to_vec();
     texts.push(("entry", ENTRY));
@@ -171,5 +173,6 @@ pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static
         numbers: team.as_ref().map_or(&[], |team| team),
         flags: &["cooperating", "checked"],
         messages: &messages,
+        facts: &facts,
     })
 }

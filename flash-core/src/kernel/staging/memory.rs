@@ -10,8 +10,9 @@
 //! with checks and, if `FLASH_UNCHECKED` is defined, without. A view is no variable of a text: it is used
 //! where it is known.
 
+use super::facts::{below, has};
 use super::value::{Expr, Plain, Stage, Value, Variable};
-use super::writer::{below, define, error, message, with};
+use super::writer::{define, error, message, with};
 use super::{ArrayValue, literal, ops};
 use crate::kernel::Index;
 use crate::kernel::views::{Out, PhasedItem, TileView, TileViewMut, WindowView};
@@ -193,6 +194,11 @@ pub(super) fn proved<T: Plain>(argument: &str, index: &str) -> T::Value {
     T::Value::at(T::Value::unwrapped(format!("FLASH_PROVED({argument}, {index}, {origin})")), true)
 }
 
+/// An element whose index may be one that the launch has proved.
+fn surely<T: Plain>(argument: &str, index: &str) -> T::Value {
+    T::Value::at(T::Value::unwrapped(format!("FLASH_SURE_AT({argument}, {index})")), true)
+}
+
 /// The number of elements of an argument.
 pub(super) fn length(argument: &str) -> Expr<usize> {
     Expr::value(format!("FLASH_LEN({argument})"))
@@ -239,9 +245,10 @@ impl<T: Plain> Indexed for SliceValue<T> {
         let is_inside = below(&index).is_some_and(|end| end == *self.len().text());
         let (first, count) = match &self.row {
             None if is_inside => return proved::<T>(&self.name, &index),
+            None if has(&self.name, &[(3, &index)]) => return surely::<T>(&self.name, &index),
             None => return element::<T>(&self.name, &index),
             Some((first, _)) if is_inside => {
-                return proved::<T>(&self.name, &format!("({first} + {index})"));
+                return element::<T>(&self.name, &format!("({first} + {index})"));
             }
             Some(row) => row,
         };
@@ -418,15 +425,13 @@ impl<T: Plain> WindowValue<T> {
     /// The element at an index per axis.
     #[track_caller]
     pub fn at(&self, at: ArrayValue<Expr<usize>, 3>) -> T::Value {
-        let [x, y, z] = at.elements().map(|axis| axis.read().named("at"));
-        let index = Expr::<usize>::now(format!(
-            "FLASH_WITHIN({}, {}, {}, {})",
-            self.name,
-            x.text(),
-            y.text(),
-            z.text()
-        ));
-        element::<T>(&self.name, &index.text()).read()
+        let at = at.elements().map(|axis| axis.read().named("at").text());
+        let [x, y, z] = &at;
+        let is_sure = has(&self.name, &[(0, x), (1, y), (2, z)]);
+        let sure = if is_sure { "SURE_" } else { "" };
+        let index = Expr::<usize>::now(format!("FLASH_{sure}WITHIN({}, {x}, {y}, {z})", self.name)).text();
+        let element = if is_sure { surely::<T> } else { element::<T> };
+        element(&self.name, &index).read()
     }
 }
 

@@ -23,6 +23,7 @@
 mod aggregate;
 mod arguments;
 mod control;
+mod facts;
 mod implementation;
 mod memory;
 mod number;

@@ -1,6 +1,7 @@
 //! Operators of the second function. Integers wrap, shifts are masked, `as` saturates; floats are rounded
 //! after each operation, as the pragma and the options of the text say.
 
+use super::facts::divides;
 use super::number::{Bits, Float, Integer, Number};
 use super::value::{Expr, Scalar, Value};
 use super::writer::{block, captured, define, fault, go_to_end, message};
@@ -34,6 +35,9 @@ fn wrapped<T: Number>(a: &Expr<T>, operator: &str, b: &Expr<T>) -> Expr<T> {
 /// The literal of `a op b`, of integers that are literals, if it is one that does not wrap.
 fn known<T: Number>(a: &Expr<T>, operator: &str, b: &Expr<T>) -> Option<Expr<T>> {
     T::WRAPS?;
+    if operator != "*" && b.as_index() == Some(0) {
+        return Some(a.read());
+    }
     let (x, y) = (a.as_index()?, b.as_index()?);
     let value = match operator {
         "+" => x.checked_add(y)?,
@@ -105,7 +109,12 @@ fn quotient<T: Number>(name: &str, operator: &str, a: &Expr<T>, b: &Expr<T>) -> 
 "
     ));
     let fault = message(Location::caller(), "a division by 0, or one whose result has no value of its type");
-    Expr::now(format!("{function}({}, {}, {fault}, flash_table)", a.text(), b.text()))
+    let (a, b) = (a.text(), b.text());
+    let checked = format!("{function}({a}, {b}, {fault}, flash_table)");
+    match divides(&b) {
+        true => Expr::now(format!("FLASH_SURELY((({c})({a} {operator} {b})), {checked})")),
+        false => Expr::now(checked),
+    }
 }
 
 /// `-a`.

@@ -1,7 +1,8 @@
 //! Values of a staged kernel: [`Expr`], a number in the text, and what is made of numbers.
 
+use super::facts::is_constant;
 use super::team;
-use super::writer::{Piece, is_length, name, say};
+use super::writer::{Piece, name, say};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -184,9 +185,7 @@ impl<T: Scalar> Expr<T> {
         let name = name(hint);
         let text = self.text.get();
         say(&format!("const {} = {text};", Self::declaration(&name)));
-        if text.starts_with("FLASH_LEN(") {
-            is_length(&name, &text);
-        }
+        is_constant(&name, &text);
         Expr::value(name)
     }
 

@@ -1,6 +1,7 @@
 //! The text that is being written: statements, definitions before the kernel, messages of faults. One per
 //! thread, while a kernel is staged.
 
+use super::facts::Facts;
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::Location;
@@ -32,10 +33,8 @@ pub(super) struct Writer {
     frames: Vec<Frame>,
     /// Loops that are being written.
     loops: Vec<Jumps>,
-    /// Names of lengths of arrays, and these.
-    lengths: Vec<(String, String)>,
-    /// Counters of loops, and what each is less than.
-    below: Vec<(String, String)>,
+    /// What a launch can prove.
+    pub facts: Facts,
     names: usize,
     pieces: Vec<Rc<str>>,
 }
@@ -189,25 +188,6 @@ pub(super) fn keep_group_arrays(count: usize) {
 pub(super) fn jump(statement: &str, note: impl FnOnce(&mut Jumps)) {
     say(statement);
     with(|writer| writer.loops.last_mut().map(note));
-}
-
-/// A variable is the length of an array.
-pub(super) fn is_length(variable: &str, length: &str) {
-    with(|writer| writer.lengths.push((variable.to_owned(), length.to_owned())));
-}
-
-/// In all of its values a variable is less than another value.
-pub(super) fn stays_below(variable: &str, end: &str) {
-    with(|writer| writer.below.push((variable.to_owned(), end.to_owned())));
-}
-
-/// What a variable is always less than: a value's text, of a length that of the array.
-pub(super) fn below(variable: &str) -> Option<String> {
-    with(|writer| {
-        let (_, end) = writer.below.iter().find(|(name, _)| name == variable)?;
-        let length = writer.lengths.iter().find(|(name, _)| name == end);
-        Some(length.map_or(end, |(_, length)| length).clone())
-    })
 }
 
 /// Says `head`, a block, and `tail`.

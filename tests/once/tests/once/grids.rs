@@ -2,7 +2,7 @@
 
 use flash::MemoryView;
 use flash::prelude::*;
-use flash_tests_once::compare;
+use flash_tests_once::{compare, cpu, devices};
 use flash_twenty::Heat;
 
 fn field(n: usize) -> Vec<f32> {
@@ -34,4 +34,27 @@ fn heat_of_rows_in_the_middle() {
         assert!(heated[..w * first].iter().chain(&heated[w * (first + h)..]).all(|x| *x == 0.0));
         heated
     });
+}
+
+/// What a launch proves is not checked in its text; what it does not prove is.
+#[test]
+fn a_launch_that_leaves_its_window_fails_and_one_inside_does_not() {
+    let (w, h) = (33_usize, 29_usize);
+    let run = |rt: &RuntimeObj, x: std::ops::Range<u64>, y: std::ops::Range<u64>| {
+        let from = FlashMemory::from(field(w * h)).with_shape([w, h]).unwrap();
+        let to = FlashMemory::<f32>::zeroed([w, h]);
+        rt.submit(Heat::of(0.1, &from, &to)).exec([x, y])?;
+        to.to_vec()
+    };
+    let (x, y) = (1..w as u64 - 1, 1..h as u64 - 1);
+    let expected = run(&cpu(), x.clone(), y.clone()).unwrap();
+    for (device, rt) in devices("grids::a_launch_that_leaves_its_window_fails_and_one_inside_does_not") {
+        for (x, y) in
+            [(0..3, y.clone()), (x.clone(), 0..2), (x.clone(), 5..h as u64), (x.start..w as u64, y.clone())]
+        {
+            let text = run(&rt, x, y).expect_err("an element outside").to_string();
+            assert!(text.contains("argument `from`"), "{device}: {text}");
+        }
+        assert_eq!(run(&rt, x.clone(), y.clone()).unwrap(), expected, "{device}");
+    }
 }
