@@ -89,7 +89,7 @@ impl<T: Object> Drop for Counted<T> {
 }
 
 /// An OpenCL buffer.
-pub struct Memory(cl_mem);
+pub(crate) struct Memory(cl_mem);
 
 // SAFETY: the handle of a buffer may be used from any thread.
 unsafe impl Send for Memory {}

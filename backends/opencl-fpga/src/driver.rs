@@ -1,18 +1,17 @@
 //! What the toolkit for kernel languages asks of OpenCL.
 
-use crate::counted::{Counted, Memory};
+use crate::counted::Counted;
 use crate::device::OpenClDevice;
-use crate::kernel::{self, State, table_of};
+use crate::kernel::{self, State};
 use crate::program;
 use crate::queue::{Alone, Commands};
+use crate::table::Table;
 use flash_backend::Code;
 use flash_backend::offload::{
     ArgBuffer, Call, Driver, FAULT_WORDS, Function, GroupLimits, Kernel, KernelSpec, Limits, Programs, Range,
 };
 use flash_backend::{Class, Event, Failure, Launch};
-use opencl3::memory::CL_MEM_READ_WRITE;
 use opencl3::program::Program;
-use opencl3::types::CL_FALSE;
 use std::path::Path;
 use std::ptr::null;
 
@@ -28,7 +27,7 @@ const VECTOR: u64 = 16;
 impl Driver for OpenClDevice {
     type Program = Counted<Program>;
     type Function = kernel::Function;
-    type Table = Counted<Memory>;
+    type Table = Table;
     type Commands<'d> = Commands<'d>;
 
     const SOURCES: &'static [&'static str] = &["cl", "c"];
@@ -157,13 +156,13 @@ impl Driver for OpenClDevice {
     fn call(
         &self,
         call: &Call<'_, Self>,
-        written: Option<&Counted<Memory>>,
+        written: Option<&Table>,
         commands: &mut Commands<'_>,
     ) -> Result<(), Failure> {
         commands.keep_pace()?;
         let mut alone = commands.alone(self.places(self.opened()?));
         let mut state = call.function.driver.state(&alone);
-        state.set_all(self, call, written.map(|table| &**table), &mut alone)?;
+        state.set_all(self, call, written.map(Table::to_write), &mut alone)?;
         run(call.kernel, &mut alone, &state, &call.range)?;
         if call.may_repeat() {
             state.keep(call.launch, call.range);
@@ -171,29 +170,17 @@ impl Driver for OpenClDevice {
         Ok(())
     }
 
-    fn table(&self, words: &[u64]) -> Result<Counted<Memory>, Failure> {
-        table_of(self, words, CL_MEM_READ_WRITE)
+    fn table(&self, words: &[u64]) -> Result<Table, Failure> {
+        Table::new(self, words)
     }
 
     fn read(
         &self,
-        table: &Counted<Memory>,
+        table: &Table,
         at: usize,
         commands: &mut Commands<'_>,
     ) -> Result<[u64; FAULT_WORDS], Failure> {
-        // Where the wait fails the device may still write to it.
-        let words = Box::leak(Box::new([0; FAULT_WORDS]));
-        let (from, bytes) = (8 * at, size_of_val(words));
-        let mut alone = commands.alone(self.places(self.opened()?));
-        // As above: the table has these words, and the place stays until the wait has ended.
-        alone.push("clEnqueueReadBuffer", |opencl, queue, event| {
-            let to = words.as_mut_ptr().cast();
-            opencl.clEnqueueReadBuffer(queue, table.get(), CL_FALSE, from, bytes, to, 0, null(), event)
-        })?;
-        drop(alone);
-        commands.finish()?;
-        // SAFETY: leaked above, and nothing else refers to it any more.
-        Ok(*unsafe { Box::from_raw(std::ptr::from_mut(words)) })
+        table.read(self, at, commands)
     }
 
     fn end(&self, commands: Commands<'_>) -> Result<Option<Event>, Failure> {

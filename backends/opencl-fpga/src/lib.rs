@@ -42,6 +42,7 @@ mod queue;
 mod stages;
 #[cfg(target_os = "linux")]
 mod svml;
+mod table;
 
 pub use device::{IntelFpga, OpenCl, OpenClDevice};
 

@@ -14,10 +14,12 @@ FLASH_KERNEL forces(const FLASH_T cutoff, FLASH_GLOBAL const FLASH_T *position, 
                       z = FLASH_AT(position, 3 * i + 2);
         FLASH_T sx = 0, sy = 0, sz = 0;
         for (flash_u64 j = 0; j < FLASH_LEN(position); ++j) {
+            if (j == i)
+                continue;
             const FLASH_T dx = x - FLASH_AT(position, 3 * j), dy = y - FLASH_AT(position, 3 * j + 1),
                           dz = z - FLASH_AT(position, 3 * j + 2);
             const FLASH_T square = dx * dx + dy * dy + dz * dz;
-            if (j != i && square < cutoff * cutoff) {
+            if (square < cutoff * cutoff) {
                 const FLASH_T factor = lennard_jones(square);
                 sx += dx * factor;
                 sy += dy * factor;

@@ -133,6 +133,22 @@ pub(super) fn has(array: &str, axes: &[(usize, &str)]) -> bool {
     })
 }
 
+/// Says that an array has as many elements as another, whose length is `end`. False: `end` is no length.
+pub(super) fn covers(array: &str, end: &str) -> bool {
+    with(|writer| {
+        let facts = &mut writer.facts;
+        let Some(other) = end.strip_prefix("FLASH_LEN(").and_then(|name| name.strip_suffix(')')) else {
+            return false;
+        };
+        let arguments = facts.arguments.get(array).zip(facts.arguments.get(other));
+        let Some(fact) = arguments.map(|(array, other)| format!("covers {array} {other}")) else {
+            return false;
+        };
+        facts.say(fact);
+        true
+    })
+}
+
 /// Says that a divisor is a number from 1 to `i32::MAX`: that of a scalar, in a type of 32 bits or more. False:
 /// nothing like that can be said.
 pub(super) fn divides(divisor: &str) -> bool {

@@ -10,7 +10,7 @@
 //! with checks and, if `FLASH_UNCHECKED` is defined, without. A view is no variable of a text: it is used
 //! where it is known.
 
-use super::facts::{below, has};
+use super::facts::{below, covers, has};
 use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{define, error, message, with};
 use super::{ArrayValue, literal, ops};
@@ -242,9 +242,13 @@ impl<T: Plain> Indexed for SliceValue<T> {
     #[track_caller]
     fn element(&self, index: Expr<usize>) -> T::Value {
         let index = index.read().named("at").text();
-        let is_inside = below(&index).is_some_and(|end| end == *self.len().text());
+        let end = below(&index);
+        let is_inside = end.as_deref().is_some_and(|end| end == &*self.len().text());
         let (first, count) = match &self.row {
             None if is_inside => return proved::<T>(&self.name, &index),
+            None if end.is_some_and(|end| covers(&self.name, &end)) => {
+                return surely::<T>(&self.name, &index);
+            }
             None if has(&self.name, &[(3, &index)]) => return surely::<T>(&self.name, &index),
             None => return element::<T>(&self.name, &index),
             Some((first, _)) if is_inside => {
