@@ -1,5 +1,6 @@
-//! Writes functions of random statements: `tests/random.rs` compares what they give on the CPU and on devices, bit
-//! for bit. Their seed is fixed, and they are few: `cargo xtask soak functions` makes others, and more.
+//! Writes functions of random statements: `tests/random.rs` compares what they give on the CPU and on
+//! devices, bit for bit. Their seed is fixed, and they are few: `cargo xtask soak functions` makes others,
+//! and more.
 
 use std::fmt::Write;
 use std::path::Path;

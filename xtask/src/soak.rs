@@ -1,6 +1,6 @@
 //! Runs random graphs, tasks or launches against models, for as long as one likes, or long runs of C2MPI:
-//! `flash-soak` makes them. Before random launches on agents, the runtime's tests run on some. Random functions
-//! of kernels that are written once are programs of their own, which are built for each seed.
+//! `flash-soak` makes them. Before random launches on agents, the runtime's tests run on some. Random
+//! functions of kernels that are written once are programs of their own, which are built for each seed.
 
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, ExitCode};
@@ -19,8 +19,8 @@ pub struct Options {
     /// One part of `halo`: `messages`, `forwarding`, `claims` or `clients`
     #[arg(long, value_name = "PART")]
     only: Option<String>,
-    /// At most how many, of `functions` programs of 500; of each part of `halo`, how many (default: 1000000 messages, 100000 through three
-    /// parent ranks, 100000 claims, 100 clients)
+    /// At most how many, of `functions` programs of 500; of each part of `halo`, how many (default: 1000000
+    /// messages, 100000 through three parent ranks, 100000 claims, 100 clients)
     #[arg(long, value_name = "N")]
     count: Option<String>,
     /// The first seed (default: 0); the others follow it
@@ -68,8 +68,8 @@ fn build() -> Result<()> {
 /// Kernels of random functions, and functions of each: what a device compiles as one program.
 const KERNELS: [(&str, &str); 2] = [("FLASH_RANDOM_KERNELS", "5"), ("FLASH_RANDOM_FUNCTIONS", "100")];
 
-/// Functions of random statements, on the CPU and on all devices that take texts: the same bits. Each seed has a
-/// program, until the time is over or one fails.
+/// Functions of random statements, on the CPU and on all devices that take texts: the same bits. Each seed
+/// has a program, until the time is over or one fails.
 fn functions(options: &Options) -> Result<ExitCode> {
     let number = |option: &str, value: &Option<String>, default: u64| {
         let Some(text) = value else { return Ok(default) };

@@ -1,7 +1,7 @@
 //! Tables that kernels write to: what a fault has left is read when a launch ends.
 //!
-//! A device that works in the host's memory has a table there, too: reading it is no command. That memory stays
-//! until the kernels that may write to it have ended, for ever if nobody has waited for them.
+//! A device that works in the host's memory has a table there, too: reading it is no command. That memory
+//! stays until the kernels that may write to it have ended, for ever if nobody has waited for them.
 
 use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
@@ -101,8 +101,8 @@ impl Table {
         let words = Box::leak(Box::new([0; FAULT_WORDS]));
         let (from, bytes) = (8 * at, size_of_val(words));
         let mut alone = commands.alone(device.places(device.opened()?));
-        // `cl3` declares it safe; here it is: the table has these words, and the place stays until the wait has
-        // ended.
+        // `cl3` declares it safe; here it is: the table has these words, and the place stays until the wait
+        // has ended.
         alone.push("clEnqueueReadBuffer", |opencl, queue, event| {
             let to = words.as_mut_ptr().cast();
             opencl.clEnqueueReadBuffer(queue, self.memory.get(), CL_FALSE, from, bytes, to, 0, null(), event)

@@ -1,8 +1,8 @@
-//! Facts of a launch by which a text leaves checks out: its program with `FLASH_SURE` is for launches in which
-//! all of them hold.
+//! Facts of a launch by which a text leaves checks out: its program with `FLASH_SURE` is for launches in
+//! which all of them hold.
 //!
-//! `#[kernel(devices)]` writes them as lines of words. A text has no other way to say what it relies on, and a
-//! line that is not understood is an error:
+//! `#[kernel(devices)]` writes them as lines of words. A text has no other way to say what it relies on, and
+//! a line that is not understood is an error:
 //!
 //! | line | what holds |
 //! |---|---|

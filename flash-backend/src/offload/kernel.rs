@@ -10,7 +10,8 @@ use std::sync::Arc;
 ///
 /// Source text that cooperates is compiled for simple launches, as most are: those of boxes (`FLASH_GRID`),
 /// or those of consecutive values ([`Driver::CONSECUTIVE`]), that are [`simple`](LaunchWords::simple).
-/// A program for the boxes of other arrays, and the one for all launches, are compiled when such a launch comes.
+/// A program for the boxes of other arrays, and the one for all launches, are compiled when such a launch
+/// comes.
 pub struct Kernel<D: Driver> {
     /// What the implementation says.
     pub spec: KernelSpec,

@@ -50,8 +50,9 @@ pub struct LaunchWords {
     pub block: u64,
     /// A program with `FLASH_CONSECUTIVE` can run it.
     pub consecutive: bool,
-    /// The first program can run it, if it is one for boxes or for consecutive values: arrays have the elements
-    /// between neighbours along dimension 0 that are the way of their views, and the text's facts hold.
+    /// The first program can run it, if it is one for boxes or for consecutive values: arrays have the
+    /// elements between neighbours along dimension 0 that are the way of their views, and the text's facts
+    /// hold.
     pub simple: bool,
     /// Extents of the box for a program with `FLASH_GRID`, after [`as_grid`](LaunchWords::as_grid).
     pub grid: Option<[u64; 3]>,

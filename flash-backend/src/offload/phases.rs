@@ -5,7 +5,8 @@
 //!   back to the first buffer.
 //! - One with `grid_barrier` is called once for a run of phases with the same table, where the device can.
 //! - One that does not cooperate is called once, over the index space itself.
-//! - Where indices are checked, calls with the same table have it in common, and it is read when the launch ends.
+//! - Where indices are checked, calls with the same table have it in common, which is read when the launch
+//!   ends.
 
 use super::driver::Written;
 use super::groups::Wanted;
@@ -60,7 +61,8 @@ struct Submission<'a, D: Driver> {
     launch: &'a Launch<'a, D::Kernel>,
     wanted: Wanted,
     commands: D::Commands<'a>,
-    /// The function that the last calls were of, and their table, if it may have a fault that is not read yet.
+    /// The function that the last calls were of, and their table, if it may have a fault that is not read
+    /// yet.
     checked: Option<(&'a Function<D>, Written<D>)>,
 }
 

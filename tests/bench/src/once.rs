@@ -1,5 +1,5 @@
-//! The twenty kernels that are written once: the texts that `#[kernel(devices)]` writes beside those that were
-//! written by hand in OpenCL C, with the same arithmetic, and the functions of the CPU beside these.
+//! The twenty kernels that are written once: the texts that `#[kernel(devices)]` writes beside those that
+//! were written by hand in OpenCL C, with the same arithmetic, and the functions of the CPU beside these.
 
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context as _, Result, bail, ensure};

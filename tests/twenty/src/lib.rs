@@ -1,8 +1,8 @@
 //! Twenty kernels of scientists, written once, each with a problem of any size.
 //!
-//! Tests compare what they give on all devices, and benchmarks the texts that `#[kernel(devices)]` writes with
-//! those that were written by hand in OpenCL C: a file beside each kernel, with the same arithmetic in the
-//! same order. Each kernel has three implementations, of which a submission may name one: [`ONCE`], which
+//! Tests compare what they give on all devices, and benchmarks the texts that `#[kernel(devices)]` writes
+//! with those that were written by hand in OpenCL C: a file beside each kernel, with the same arithmetic in
+//! the same order. Each kernel has three implementations, of which a submission may name one: [`ONCE`], which
 //! checks its indices, [`UNCHECKED`], and for OpenCL devices [`BY_HAND`].
 
 use flash::{Error, FlashMemory, RuntimeObj};

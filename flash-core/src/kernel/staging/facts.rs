@@ -2,8 +2,9 @@
 //! leaves checks out.
 //!
 //! A text says what would have to hold, with one line for each fact, and uses macros that check nothing where
-//! `FLASH_SURE` is defined. The host compares the facts with each launch (`flash-backend/src/offload/facts.rs`,
-//! which has their form), and takes the program with `FLASH_SURE` only where all hold.
+//! `FLASH_SURE` is defined. The host compares the facts with each launch
+//! (`flash-backend/src/offload/facts.rs`, which has their form), and takes the program with `FLASH_SURE` only
+//! where all hold.
 
 use super::writer::with;
 use std::collections::{HashMap, HashSet};
@@ -149,8 +150,8 @@ pub(super) fn covers(array: &str, end: &str) -> bool {
     })
 }
 
-/// Says that a divisor is a number from 1 to `i32::MAX`: that of a scalar, in a type of 32 bits or more. False:
-/// nothing like that can be said.
+/// Says that a divisor is a number from 1 to `i32::MAX`: that of a scalar, in a type of 32 bits or more.
+/// False: nothing like that can be said.
 pub(super) fn divides(divisor: &str) -> bool {
     const WIDE: [&str; 4] = ["flash_i64", "flash_u64", "flash_u32", "int"];
     with(|writer| {

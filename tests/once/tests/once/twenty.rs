@@ -1,5 +1,5 @@
-//! The twenty kernels: what each gives on the CPU, its text gives on every device, with checks and without, and
-//! so does the text that was written by hand.
+//! The twenty kernels: what each gives on the CPU, its text gives on every device, with checks and without,
+//! and so does the text that was written by hand.
 
 use flash::prelude::*;
 use flash_tests_once::{cpu, devices};
