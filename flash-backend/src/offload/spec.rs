@@ -396,11 +396,13 @@ impl KernelSpec {
     /// none, where the dimension does not index it.
     pub(super) fn unit(&self, argument: usize) -> Option<u64> {
         let ArgumentDescriptor { view, row, tile, along, .. } = &self.descriptor.arguments[argument];
+        if !matches!(view, View::Item | View::Phased) {
+            return None;
+        }
         match along.iter().position(|dimension| *dimension == 0) {
-            _ if !matches!(view, View::Item | View::Phased) => None,
-            Some(0) => (!row && tile.is_empty()).then_some(1),
-            Some(_) => None,
             None => Some(0),
+            Some(0) if !row && tile.is_empty() => Some(1),
+            Some(_) => None,
         }
     }
 

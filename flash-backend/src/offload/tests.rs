@@ -105,6 +105,7 @@ impl Driver for Scribe {
 
     fn compile(&self, _: &KernelSpec, source: &str) -> Result<(&'static str, Vec<u8>), Failure> {
         let program = match () {
+            () if source.contains("#define FLASH_SURE 1") => "sure boxes",
             () if source.contains("#define FLASH_GRID 1") => "boxes",
             () if source.contains("#define FLASH_CONSECUTIVE 1") => "consecutive",
             () => "any",
@@ -204,6 +205,8 @@ impl Driver for Scribe {
 /// A kernel with a value and an array, by a text or a file.
 struct Given {
     view: View,
+    /// The dimensions that index the array.
+    along: &'static [usize],
     dimensions: usize,
     attributes: &'static [(&'static str, &'static str)],
     kind: u32,
@@ -213,7 +216,8 @@ struct Given {
 impl Default for Given {
     fn default() -> Given {
         let attributes = &[("cooperating", "true")][..];
-        Given { view: View::Item, dimensions: 1, attributes, kind: abi::KIND_INT_SRC, payload: "text".into() }
+        let (view, kind, payload) = (View::Item, abi::KIND_INT_SRC, "text".into());
+        Given { view, along: &[], dimensions: 1, attributes, kind, payload }
     }
 }
 
@@ -227,7 +231,7 @@ impl Given {
             access: Access::ReadWrite,
             element: ElementType { name: "u32".into(), size: 4, align: 4, layout: 0 },
             row: false,
-            along: Vec::new(),
+            along: if view == View::Scalar { Vec::new() } else { self.along.to_vec() },
             stages: None,
             tile: Vec::new(),
             structure: false,
@@ -280,6 +284,9 @@ struct Case<'a> {
     flags: u64,
     row_len: u64,
     space: u32,
+    /// Elements between neighbours along the dimensions; none: the array is not indexed.
+    strides: &'a [u64],
+    value: u32,
 }
 
 impl Case<'_> {
@@ -289,11 +296,11 @@ impl Case<'_> {
     }
 
     fn ordered(order: Order) -> Self {
-        Case { order, options: &[], kind: abi::ARG_ITEM, flags: 0, row_len: 1, space: 1 }
+        Case { order, options: &[], kind: abi::ARG_ITEM, flags: 0, row_len: 1, space: 1, strides: &[], value: 7 }
     }
 
     fn run(&self, device: &Scribe, kernel: &Kernel<Scribe>) -> Result<Vec<String>, Failure> {
-        let value = 7u32;
+        let value = self.value;
         let array = Arg {
             kind: self.kind,
             access: abi::ACCESS_READ_WRITE,
@@ -305,7 +312,7 @@ impl Case<'_> {
             len: 100,
             row_len: self.row_len,
             flags: self.flags,
-            strides: null(),
+            strides: if self.strides.is_empty() { null() } else { self.strides.as_ptr() },
             part: null(),
         };
         let scalar =
@@ -373,6 +380,30 @@ fn simple_launches_have_a_program_of_their_own_and_the_other_is_compiled_when_it
     assert_eq!(run(&wanted), ["any: [11] groups of [8], [7, 0, 0, 0], data+0"]);
     let more = Case { options: &[("shared_memory_bytes", "99")], ..Case::of(&[9, 9]) };
     assert_eq!(run(&more), ["any: [6] groups of [16], [7, 0, 0, 0], data+0, 99 bytes more"]);
+}
+
+#[test]
+fn a_launch_has_the_program_that_relies_on_no_more_than_it_proves() {
+    let device = Scribe::new();
+    let attributes = &[("cooperating", "true"), ("facts", r#"["divisor a", "index b 3 0 1"]"#)];
+    let kernel = Given { along: &[0, 1], dimensions: 2, attributes, ..Given::default() };
+    let kernel = kernel.prepare(&device).unwrap();
+    assert_eq!(device.lines(), ["compile sure boxes"]);
+    let run = |case: &Case<'_>| case.run(&device, &kernel).unwrap().join("; ");
+    let square = || Case { strides: &[1, 9], ..Case::of(&[9, 9]) };
+    assert!(run(&square()).starts_with("sure boxes: "));
+    // The box is one, but its neighbours are not next to each other; a divisor of 0; an index beyond the end.
+    assert!(run(&Case { strides: &[9, 1], ..square() }).starts_with("compile boxes; boxes: "));
+    assert!(run(&Case { value: 0, ..square() }).starts_with("boxes: "));
+    assert!(run(&Case { value: u32::MAX, ..square() }).starts_with("boxes: "));
+    let wide = |n| Case { strides: &[1, 100], ..Case::of(&[n, 1]) };
+    assert!(run(&wide(99)).starts_with("sure boxes: "));
+    assert!(run(&wide(100)).starts_with("boxes: "));
+    assert!(run(&square()).starts_with("sure boxes: "));
+    // What it does not understand, it does not rely on.
+    let attributes = &[("cooperating", "true"), ("facts", r#"["odd a"]"#)];
+    let failure = Given { attributes, ..Given::default() }.prepare(&device).err().unwrap();
+    assert!(failure.text.contains("facts"), "{}", failure.text);
 }
 
 #[test]

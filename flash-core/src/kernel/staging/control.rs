@@ -105,7 +105,7 @@ impl<T: Integer> Steps<T> {
     fn values(&self) -> Option<Vec<Expr<T>>> {
         let Steps { begin, end, inclusive, reversed, by } = self;
         let (first, end) = (begin.as_index()?, end.as_index()?);
-        let by = by.map_or(Some(1), |by| by.as_index())?;
+        let by = by.map_or(Some(1), |by| by.as_index()).filter(|by| *by > 0)?;
         let end = end.checked_add(usize::from(*inclusive))?;
         let count = end.saturating_sub(first);
         if count.div_ceil(by) > TURNS {
