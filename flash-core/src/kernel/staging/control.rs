@@ -98,7 +98,7 @@ impl<T: Integer> Steps<T> {
 
 /// Most turns of a loop that are written one by one, and bytes of their text.
 const TURNS: usize = 16;
-const TURNS_TEXT: usize = 8192;
+const TURNS_TEXT: usize = 16_384;
 
 impl<T: Integer> Steps<T> {
     /// The values, if they are few and known.
