@@ -1,7 +1,7 @@
 //! What the toolkit for kernel languages asks of CUDA.
 
 use crate::device::CudaDevice;
-use crate::kernel::{self, CudaKernel, Last, SHARED, Table};
+use crate::kernel::{self, CudaKernel, Last, SHARED};
 use crate::program::{self, Module};
 use crate::queue::{Parameters, Shape, Work, Writing};
 use cudarc::driver::sys::CUdeviceptr;
@@ -23,7 +23,7 @@ const PLANES: u64 = 64;
 impl Driver for CudaDevice {
     type Program = Module;
     type Function = kernel::Function;
-    type Table = Table;
+    type Table = CUdeviceptr;
     type Commands<'d> = Writing;
 
     const SOURCES: &'static [&'static str] = &["cu", "cuh", "c"];
@@ -150,18 +150,23 @@ impl Driver for CudaDevice {
     fn call(
         &self,
         call: &Call<'_, Self>,
-        written: Option<&Table>,
+        written: Option<&CUdeviceptr>,
         writing: &mut Writing,
     ) -> Result<(), Failure> {
-        self.record(call, written.map(Table::address), writing)
+        self.record(call, written.copied(), writing)
     }
 
-    fn table(&self, words: &[u64]) -> Result<Table, Failure> {
-        Table::new(*self, words)
+    fn table(&self, words: &[u64]) -> Result<CUdeviceptr, Failure> {
+        kernel::new(*self, words)
     }
 
-    fn read(&self, table: &Table, at: usize, _: &mut Writing) -> Result<[u64; FAULT_WORDS], Failure> {
-        table.read(at)
+    fn read(&self, table: &CUdeviceptr, at: usize, _: &mut Writing) -> Result<[u64; FAULT_WORDS], Failure> {
+        kernel::read(*self, table + 8 * at as u64)
+    }
+
+    fn free_table(&self, table: CUdeviceptr) {
+        // A device that cannot free memory any more has no use for it.
+        let _ = kernel::free(*self, table);
     }
 
     fn end(&self, writing: Writing) -> Result<Option<Event>, Failure> {

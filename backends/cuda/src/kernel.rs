@@ -272,38 +272,14 @@ pub(crate) fn free(device: CudaDevice, words: CUdeviceptr) -> Result<(), Failure
     unsafe { cuMemFreeAsync(words, opened.queue.stream().get()) }.call("cuMemFreeAsync")
 }
 
-/// A table that launches write to.
-pub struct Table {
-    device: CudaDevice,
-    address: CUdeviceptr,
-}
-
-impl Table {
-    pub(crate) fn new(device: CudaDevice, words: &[u64]) -> Result<Table, Failure> {
-        new(device, words).map(|address| Table { device, address })
-    }
-
-    pub(crate) fn address(&self) -> CUdeviceptr {
-        self.address
-    }
-
-    /// Waits for all launches, and reads the words from `at` on.
-    pub(crate) fn read(&self, at: usize) -> Result<[u64; FAULT_WORDS], Failure> {
-        let opened = self.device.0.opened()?;
-        let current = opened.context.enter()?;
-        opened.queue.before_other_work(&current)?;
-        opened.queue.stream().finish()?;
-        let (mut words, from) = ([0u64; FAULT_WORDS], self.address + 8 * at as u64);
-        // SAFETY: a launch's table has these words, and all launches have ended.
-        unsafe { cuMemcpyDtoH_v2(words.as_mut_ptr().cast(), from, size_of_val(&words)) }
-            .call("cuMemcpyDtoH")?;
-        Ok(words)
-    }
-}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        // A device that can no longer free memory has no use for it.
-        let _ = free(self.device, self.address);
-    }
+/// Waits for all launches, and reads what one has written.
+pub(crate) fn read(device: CudaDevice, from: CUdeviceptr) -> Result<[u64; FAULT_WORDS], Failure> {
+    let opened = device.0.opened()?;
+    let current = opened.context.enter()?;
+    opened.queue.before_other_work(&current)?;
+    opened.queue.stream().finish()?;
+    let mut words = [0u64; FAULT_WORDS];
+    // SAFETY: the launch's table has these words, and the launch has ended.
+    unsafe { cuMemcpyDtoH_v2(words.as_mut_ptr().cast(), from, size_of_val(&words)) }.call("cuMemcpyDtoH")?;
+    Ok(words)
 }

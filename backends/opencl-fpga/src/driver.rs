@@ -174,6 +174,10 @@ impl Driver for OpenClDevice {
         Table::new(self, words)
     }
 
+    fn free_table(&self, table: Table) {
+        drop(table);
+    }
+
     fn read(
         &self,
         table: &Table,

@@ -27,7 +27,8 @@ pub trait Driver: Device {
     type Program;
     /// A function of a program, with what the driver keeps for its launches.
     type Function;
-    /// A table on the device that functions write to.
+    /// A table on the device that functions write to. One that a function has kept is dropped with it, when the
+    /// process may be about to end.
     type Table: Send;
     /// The commands of a launch.
     type Commands<'d>
@@ -187,6 +188,9 @@ pub trait Driver: Device {
         at: usize,
         commands: &mut Self::Commands<'_>,
     ) -> Result<[u64; FAULT_WORDS], Failure>;
+
+    /// Frees a table, after the calls that write to it.
+    fn free_table(&self, table: Self::Table);
 
     /// Ends a launch. `None`: it is complete.
     ///

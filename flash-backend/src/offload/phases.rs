@@ -47,6 +47,9 @@ impl<D: Driver> Kernel<D> {
         match submission.run().and_then(|()| submission.check()) {
             Ok(()) => driver.end(submission.commands),
             Err(failure) => {
+                if let Some((_, written)) = submission.checked.take() {
+                    driver.free_table(written.table);
+                }
                 driver.abandon(submission.commands);
                 Err(failure)
             }
@@ -250,7 +253,10 @@ impl<'a, D: Driver> Submission<'a, D> {
         let kept = call.function.written.lock().unwrap_or_else(|e| e.into_inner()).take();
         let mut words = match kept {
             Some(kept) if kept.words == call.table => return Ok(kept),
-            Some(Written { words, .. }) => words,
+            Some(Written { words, table }) => {
+                self.driver.free_table(table);
+                words
+            }
             None => Vec::new(),
         };
         words.clear();
@@ -262,9 +268,15 @@ impl<'a, D: Driver> Submission<'a, D> {
     fn check(&mut self) -> Result<(), Failure> {
         let Some((function, written)) = self.checked.take() else { return Ok(()) };
         let spec = &self.kernel.spec;
-        let fault = self.driver.read(&written.table, spec.fault_at(), &mut self.commands)?;
-        spec.check_fault(&fault)?;
-        *function.written.lock().unwrap_or_else(|e| e.into_inner()) = Some(written);
+        let fault = self.driver.read(&written.table, spec.fault_at(), &mut self.commands);
+        if let Err(failure) = fault.and_then(|fault| spec.check_fault(&fault)) {
+            self.driver.free_table(written.table);
+            return Err(failure);
+        }
+        let other = function.written.lock().unwrap_or_else(|e| e.into_inner()).replace(written);
+        if let Some(Written { table, .. }) = other {
+            self.driver.free_table(table);
+        }
         Ok(())
     }
 }

@@ -188,6 +188,8 @@ impl Driver for Scribe {
         Ok(())
     }
 
+    fn free_table(&self, (): ()) {}
+
     fn read(&self, (): &(), _: usize, _: &mut Vec<String>) -> Result<[u64; FAULT_WORDS], Failure> {
         Ok([0; FAULT_WORDS])
     }
@@ -296,7 +298,16 @@ impl Case<'_> {
     }
 
     fn ordered(order: Order) -> Self {
-        Case { order, options: &[], kind: abi::ARG_ITEM, flags: 0, row_len: 1, space: 1, strides: &[], value: 7 }
+        Case {
+            order,
+            options: &[],
+            kind: abi::ARG_ITEM,
+            flags: 0,
+            row_len: 1,
+            space: 1,
+            strides: &[],
+            value: 7,
+        }
     }
 
     fn run(&self, device: &Scribe, kernel: &Kernel<Scribe>) -> Result<Vec<String>, Failure> {
