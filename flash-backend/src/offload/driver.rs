@@ -27,8 +27,8 @@ pub trait Driver: Device {
     type Program;
     /// A function of a program, with what the driver keeps for its launches.
     type Function;
-    /// A table on the device that functions write to. One that a function has kept is dropped with it, when the
-    /// process may be about to end.
+    /// A table on the device that functions write to. One that a function has kept is dropped with it, when
+    /// the process may be about to end.
     type Table: Send;
     /// The commands of a launch.
     type Commands<'d>
