@@ -83,7 +83,7 @@ fn functions(options: &Options) -> Result<ExitCode> {
     for seed in first..first.saturating_add(count) {
         println!("functions of seed {seed} ...");
         let mut command = Command::new("cargo");
-        command.args(["test", "--quiet", "--package", "flash-tests-once", "--test", "random"]);
+        command.args(["test", "--quiet", "--workspace", "--test", "random"]);
         command.envs(KERNELS).env("FLASH_RANDOM_SEED", seed.to_string()).envs(opencl::environment()?);
         let status = command.current_dir(root()).status().context("cargo does not start")?;
         if !status.success() {
