@@ -184,7 +184,7 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     let kernels = number("FLASH_RANDOM_KERNELS", 3);
     let functions = number("FLASH_RANDOM_FUNCTIONS", 20);
-    let state = 0x5EED_0033 + number("FLASH_RANDOM_SEED", 0);
+    let state = number("FLASH_RANDOM_SEED", 0).wrapping_add(0x5EED_0033);
     let mut writer = Writer { state, variables: Vec::new(), text: String::new(), names: 0 };
     for kernel in 0..kernels {
         for function in 0..functions {

@@ -1,7 +1,7 @@
 //! Tables that kernels write to: what a fault has left is read when a launch ends.
 //!
-//! A device that works in the host's memory has a table there, too: reading it is no command. That memory
-//! stays until the kernels that may write to it have ended, for ever if nobody has waited for them.
+//! A device that works in the host's memory has a table there, too: reading it is no command. The memory is
+//! freed after a wait for the kernels that write to it. Without such a wait it is never freed.
 
 use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;

@@ -361,7 +361,7 @@ impl KernelSpec {
         self.details = self.check_bounds || self.asks_for_details(&text);
         self.grid = self.takes_grid(&text);
         self.boxes = BOX_MACROS.iter().any(|word| text.contains(word));
-        self.loops = ["while", "for (;;)"].iter().any(|word| text.contains(word));
+        self.loops = ["while", "for ("].iter().any(|word| text.contains(word));
         Ok(Payload::Source(text))
     }
 

@@ -2,7 +2,7 @@
 //! were written by hand in OpenCL C, with the same arithmetic, and the functions of the CPU beside these.
 
 use crate::stats::{REPEATS, Row, pair};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
 use flash_core::devices::list;
@@ -76,8 +76,7 @@ fn beside(
     peer: (&RuntimeObj, &str),
 ) -> Result<Row> {
     let [found, expected] = [ours, peer].map(|(rt, implementation)| results(kernel, rt, implementation));
-    let apart = |(a, b): (&f64, &f64)| (a - b).abs() > kernel.within * b.abs().max(1.0);
-    ensure!(!found?.iter().zip(&expected?).any(apart), "{name}: the results are not those of its peer");
+    kernel.agree(&found?, &expected?).map_err(|why| anyhow!("{name}: {why}"))?;
     let problem = (kernel.problem)(kernel.sizes[1]);
     let [ours, theirs] = [ours, peer].map(|(rt, implementation)| launcher(&*problem, rt, implementation));
     let mut peer = || per_item(&*problem, &theirs);
@@ -92,11 +91,12 @@ pub fn rows(wanted: Wanted<'_>) -> Result<Vec<Row>> {
         let names = KERNELS.map(|kernel| kernel.name).join(", ");
         bail!("no kernel `{only}` is measured: expected one of {names}");
     }
-    let keys: Vec<&str> = ["OPENCL", "INTEL_FPGA"]
-        .into_iter()
-        .filter(|key| wanted.device.is_none_or(|only| only == *key))
-        .collect();
-    let places = places(&keys)?;
+    let keys = ["OPENCL", "INTEL_FPGA"];
+    if let Some(key) = wanted.device.filter(|key| !keys.contains(key)) {
+        bail!("no device of `{key}` has texts by hand: expected one of {}", keys.join(", "));
+    }
+    let places = places(wanted.device.as_ref().map_or(&keys[..], std::slice::from_ref))?;
+    ensure!(!places.is_empty(), "no OpenCL device: `cargo xtask setup` makes three");
     let mut rows = Vec::new();
     for kernel in kernels {
         for Place { id, rt } in &places {
@@ -105,11 +105,10 @@ pub fn rows(wanted: Wanted<'_>) -> Result<Vec<Row>> {
                 rows.push(beside(name, kernel, (rt, implementation), (rt, BY_HAND))?);
             }
         }
-        if let (Some(first), None | Some("ALL_CPU")) = (places.first(), wanted.device) {
+        if let (Some(first), None) = (places.first(), wanted.device) {
             let name = format!("{}, on the CPU, against by hand on {}", kernel.what, first.id);
             rows.push(beside(name, kernel, (&get_runtime("ALL_CPU")?, ONCE), (&first.rt, BY_HAND))?);
         }
     }
-    ensure!(!rows.is_empty(), "no OpenCL device: `cargo xtask setup` makes three");
     Ok(rows)
 }

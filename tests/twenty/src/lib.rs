@@ -90,6 +90,24 @@ pub struct Kernel {
     pub sizes: [usize; 2],
 }
 
+impl Kernel {
+    /// Compares what two implementations have given.
+    ///
+    /// # Errors
+    /// The first difference that is not within the kernel's error.
+    pub fn agree(&self, found: &[f64], expected: &[f64]) -> Result<(), String> {
+        if found.len() != expected.len() {
+            return Err(format!("expected {} results, found {}", expected.len(), found.len()));
+        }
+        // What is not a number is near nothing.
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= self.within * b.abs().max(1.0);
+        match found.iter().zip(expected).position(|pair| !near(pair)) {
+            Some(i) => Err(format!("result {i}: expected {}, found {}", expected[i], found[i])),
+            None => Ok(()),
+        }
+    }
+}
+
 /// All of them, two for two types.
 pub const KERNELS: [Kernel; 22] = [
     kernel("saxpy", "y += a x, f32", saxpy::problem, [1000, 1 << 20]),

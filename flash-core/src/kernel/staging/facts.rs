@@ -7,7 +7,7 @@
 //! where all hold.
 
 use super::writer::with;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// What is known of the text's names, and the facts that it uses.
 #[derive(Default)]
@@ -18,8 +18,7 @@ pub(super) struct Facts {
     below: HashMap<String, String>,
     /// Arguments of the definition, by their names in the text.
     arguments: HashMap<String, String>,
-    said: HashSet<String>,
-    /// In the order of the text.
+    /// The facts, in the order of the text.
     pub list: Vec<String>,
 }
 
@@ -111,7 +110,7 @@ impl Facts {
     }
 
     fn say(&mut self, fact: String) {
-        if self.said.insert(fact.clone()) {
+        if !self.list.contains(&fact) {
             self.list.push(fact);
         }
     }

@@ -17,14 +17,8 @@ fn same(name: &str) {
     for (device, rt) in devices(&format!("twenty::{name}")) {
         let by_hand = (!device.starts_with("NVIDIA_GPU")).then_some(BY_HAND);
         for implementation in [ONCE, UNCHECKED].into_iter().chain(by_hand) {
-            let found = run(&rt, implementation);
-            assert_eq!(found.len(), expected.len(), "{device}");
-            for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                assert!(
-                    (found - expected).abs() <= kernel.within * expected.abs().max(1.0),
-                    "{device}, {implementation}, {i}: expected {expected}, found {found}"
-                );
-            }
+            let agreed = kernel.agree(&run(&rt, implementation), &expected);
+            agreed.unwrap_or_else(|why| panic!("{device}, {implementation}: {why}"));
         }
     }
 }
