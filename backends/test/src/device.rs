@@ -283,7 +283,11 @@ impl Device for TestDevice {
     }
 
     fn query(&self, key: &str) -> Option<String> {
-        (key == "threads").then(|| "1".to_owned())
+        match key {
+            "threads" => Some("1".to_owned()),
+            "launches" => Some(self.counts[Command::Launch as usize].load(SeqCst).to_string()),
+            _ => None,
+        }
     }
 }
 

@@ -28,6 +28,8 @@
 //! | `fail=DEVICE:COMMAND:N` | the `N`th `launch`, `copy` or `alloc` of this device fails, counted from 1; may be given several times | |
 //! | `lose=DEVICE:N` | this device is lost with its `N`th launch, copy or allocation, and stays so | |
 //!
+//! A query `launches` gives the number of launches that a device was given so far.
+//!
 //! Where devices share a memory, the runtime looks whether they do when it finds them, with an allocation and
 //! two copies; these count.
 //!

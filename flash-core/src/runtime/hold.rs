@@ -10,7 +10,7 @@ use super::device_launch::timeout;
 use super::distributed::active_run::ActiveRun;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::{PipelineFootprint, SharedWalk};
-use super::left_to_device::LeftToDevice;
+use super::left_to_device::{Ending, LeftToDevice};
 use super::reorder;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
@@ -265,7 +265,7 @@ pub(super) enum Awaits {
     Thread,
     /// A function of the host that completes later: the first submission.
     Host(Arc<DeferredResult>),
-    /// A device, which has all submissions.
+    /// A device, which has all submissions, or some and the pipeline's turn is still to come.
     Device(Box<LeftToDevice>),
 }
 
@@ -287,9 +287,9 @@ impl<'a> InTurn<'a> {
         self.runner != Runner::Worker
     }
 
-    /// True if this thread does not wait until a device has ended the pipeline.
-    pub(super) fn leaves_to_device(&self) -> bool {
-        self.runner == Runner::Extra
+    /// Whether this thread waits until a device has ended the pipeline.
+    pub(super) fn ending(&self) -> Ending {
+        if self.runner == Runner::Extra { Ending::Left } else { Ending::Waited }
     }
 
     /// Its rest, after it was run.

@@ -14,15 +14,17 @@ use super::event::Event;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
 use super::hold::{Awaits, GuardedMemory, HeldMemories, InTurn, PatientWait};
-use super::left_to_device::LeftToDevice;
+use super::left_to_device::{Ending, LeftToDevice};
 use super::plan::{Plan, Target};
 use super::resident::{self, Progress};
 use super::small::SmallPipeline;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
 use super::{distributed, movement, reorder};
+use crate::devices::DeviceHandle;
 use crate::devices::host_handles::{self, Scratch};
 use crate::error::{Error, LaunchError};
+use crate::memory::ArrayInner;
 use crate::memory::order::ORDER;
 use crate::memory::own_guards;
 use crate::nested::in_kernel;
@@ -83,7 +85,7 @@ fn run_in_order(list: &SubmissionList, runtime: &Runtime, mut wait: PatientWait<
     fork::check()?;
     let touched = PipelineFootprint::of(list, runtime);
     let turn = loop {
-        match pend(list, &touched) {
+        match pend(list, &touched, None) {
             Ok(turn) => break turn,
             Err(guarded) => wait.wait(&guarded, guarded.region(&touched))?,
         }
@@ -127,7 +129,7 @@ pub(super) fn run_in_turn(
                 }
                 first += 1;
             }
-            Awaits::Device(left) => return end(list, runtime, turn, left),
+            Awaits::Device(left) => return end(list, runtime, turn, watch, left),
         }
     }
     if !turn.may_wait() && turn.waits(list, runtime, first, !failures.is_empty()) {
@@ -146,18 +148,72 @@ pub(super) fn run_in_turn(
     long(list, runtime, &mut held, watch, (first, failures))
 }
 
-/// Ends a pipeline, all of which a device has run.
+/// Ends a pipeline that a device has run, or some of it; then runs the rest.
 fn end(
     list: &SubmissionList,
     runtime: &Runtime,
     turn: &InTurn<'_>,
+    watch: Option<&SharedOutcome>,
     left: Box<LeftToDevice>,
 ) -> Result<(), Error> {
     let mut held = HeldMemories::pending(list, turn);
+    let position = left.position();
     let (failures, active_run) = resident::end(list, runtime, left);
-    held.active_run = active_run;
     held.tracked |= runtime.spreads || !failures.is_empty();
+    if position < list.nodes().len() {
+        // The rest is a run of its own.
+        drop(active_run);
+        return long(list, runtime, &mut held, watch, (position, failures));
+    }
+    held.active_run = active_run;
     first_with_others(failures).map_or(Ok(()), Err)
+}
+
+/// The device to which a pipeline may be given before its turn (`asynchronous/follow.rs`).
+pub(super) fn follows(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    touched: &PipelineFootprint,
+) -> Option<&'static DeviceHandle> {
+    let [device] = runtime.devices[..] else { return None };
+    let plain = |node: &Node| timeout(node, runtime).is_none() && extras(node, runtime).1.is_none();
+    let may = LeftToDevice::may(device)
+        && (1..resident::RUN_AHEAD).contains(&list.nodes().len())
+        && !(runtime.check_maps || runtime.has_images || list.may_block || list.blocks)
+        && list.nodes().iter().all(plain)
+        && (!runtime.spreads || touched.is_alone(list));
+    may.then_some(device)
+}
+
+/// Gives a pipeline to its device, before its turn: the device has all those before it. What is to be done in
+/// its turn is left there: its end, or all of it.
+pub(super) fn follow(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    turn: &InTurn<'_>,
+    device: &'static DeviceHandle,
+    watch: &SharedOutcome,
+) {
+    turn.leave(0, Vec::new(), Awaits::Thread);
+    let ending = Ending::Following(resident::failures());
+    let waits = |(_, memory, written): (_, &ArrayInner, bool)| {
+        (written && !memory.state.is_drained()) || (!runtime.spreads && memory.state.is_tracked())
+    };
+    if watch.stopped().is_some()
+        || list.after().iter().any(Event::is_abandoned)
+        || list.memories().any(waits)
+        || !resident::has_all(list, runtime, device)
+    {
+        return;
+    }
+    let mut held = HeldMemories::pending(list, turn);
+    held.begin(runtime);
+    if runtime.spreads && !held.may_stay() {
+        return;
+    }
+    if let Progress::Left(left) = resident::run(list, runtime, device, Some(watch), (0, ending)) {
+        turn.leave(left.position(), Vec::new(), Awaits::Device(left));
+    }
 }
 
 /// True if a submission runs in parts.
@@ -207,8 +263,11 @@ fn run_held(
         };
         if !device.info().host_memory {
             // Of a small pipeline the time is taken.
-            let leaves = small.is_none() && held.pending.is_some_and(InTurn::leaves_to_device);
-            return match resident::run(list, runtime, device, watch, (0, leaves)) {
+            let ending = match held.pending {
+                Some(turn) if small.is_none() => turn.ending(),
+                _ => Ending::Waited,
+            };
+            return match resident::run(list, runtime, device, watch, (0, ending)) {
                 Progress::Done(done, failures) if done == list.nodes().len() && failures.is_empty() => {
                     small.into_iter().for_each(|small| small.end(list));
                     Ok(())
@@ -247,12 +306,15 @@ fn one_by_one(
     // Chains have few orders: mostly the same as the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let before = list.count_launches();
-    let leaves = !runtime.spreads && runtime.runs_ahead && held.pending.is_some_and(InTurn::leaves_to_device);
+    let ending = match held.pending {
+        Some(turn) if !runtime.spreads && runtime.runs_ahead => turn.ending(),
+        _ => Ending::Waited,
+    };
     let mut position = first;
     while position < list.nodes().len() {
         // The last one is waited for anyhow, if it is not left to the device.
-        if runtime.runs_ahead && (leaves || position + 1 < list.nodes().len()) {
-            match resident::run(list, runtime, runtime.devices[0], watch, (position, leaves)) {
+        if runtime.runs_ahead && (ending == Ending::Left || position + 1 < list.nodes().len()) {
+            match resident::run(list, runtime, runtime.devices[0], watch, (position, ending)) {
                 Progress::Done(next, failures) if failures.is_empty() => position = next,
                 Progress::Done(next, failures) => {
                     return long(list, runtime, held, watch, (next, failures));

@@ -2,7 +2,8 @@
 //!
 //! A pipeline of `exec_async` whose submissions are all in the queue of one device has nothing left to do but
 //! to end. Its thread leaves it to the device ([`LeftToDevice`]). When the device is done it calls back, and
-//! a thread that serves devices ends the pipeline (`asynchronous/landing.rs`).
+//! a thread that serves devices ends the pipeline (`asynchronous/landing.rs`). One that follows others on the
+//! device (`asynchronous/follow.rs`) may have come less far: its submissions up to some position.
 //!
 //! *Invariant.* While there is a [`LeftToDevice`], what its launches touch stays: the pipeline holds its
 //! memories and has begun, its copies on the device count as used, and so does the run for others that wait
@@ -21,15 +22,31 @@ use std::ffi::c_void;
 /// Launches that may be in flight, by position. The device ends them in this order.
 pub(super) type Launches = SmallVec<[(usize, *mut abi::Event); 8]>;
 
+/// How a run on one device ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It waits for the device.
+    Waited,
+    /// It leaves its launches to the device, if all submissions are there.
+    Left,
+    /// It follows others on the device, which have not ended. So it leaves its launches to the device,
+    /// however far it has come; no data is moved. The number of failures of pipelines before.
+    Following(u64),
+}
+
 /// See the module.
 pub(super) struct LeftToDevice {
     device: &'static DeviceHandle,
     launches: Launches,
+    /// The first submission that was not run, and the failure of the one before that, if it was refused.
+    came: (usize, Option<Error>),
+    /// The number of failures of others before it began, if it follows them.
+    failures: Option<u64>,
     /// Residences of memories that others may read meanwhile, with this pipeline as a user.
     shared: SmallVec<[*const PublishedResidence; 8]>,
     active_run: Option<ActiveRun>,
-    /// Ends the pipeline, whatever other threads wait for.
-    _thread: DeviceThread,
+    /// Ends the pipeline, whatever other threads wait for. `None`: there is no launch to wait for.
+    thread: Option<DeviceThread>,
 }
 
 // SAFETY: events may be used from any thread; the residences are in the pipeline's memories, which it holds
@@ -51,14 +68,36 @@ impl LeftToDevice {
         device: &'static DeviceHandle,
         launches: Launches,
         shared: SmallVec<[*const PublishedResidence; 8]>,
-        thread: DeviceThread,
+        thread: Option<DeviceThread>,
+        came: (usize, Option<Error>),
+        failures: Option<u64>,
     ) -> LeftToDevice {
         let active_run = device.memory().map(|_| ActiveRun::begin());
-        LeftToDevice { device, launches, shared, active_run, _thread: thread }
+        LeftToDevice { device, launches, came, failures, shared, active_run, thread }
     }
 
     pub fn device(&self) -> &'static DeviceHandle {
         self.device
+    }
+
+    /// The first submission that was not run.
+    pub fn position(&self) -> usize {
+        self.came.0
+    }
+
+    /// Whether all submissions of a pipeline are in the device's queue.
+    pub fn is_all(&self, submissions: usize) -> bool {
+        self.came.0 == submissions && self.came.1.is_none()
+    }
+
+    /// The number of failures before it, if it follows other pipelines.
+    pub fn failures_before(&self) -> Option<u64> {
+        self.failures
+    }
+
+    /// Whether a thread is there that ends it, and has only to end it.
+    pub fn has_thread(&self) -> bool {
+        self.thread.is_some()
     }
 
     /// Has `callback(context)` called when the device is done, once, by any thread. False: it will not be.
@@ -86,6 +125,7 @@ impl LeftToDevice {
         let launches = std::mem::take(&mut self.launches);
         // SAFETY: `new` was promised that they are the device's, and they are taken out.
         unsafe { complete_all(self.device, launches.into_iter(), failed) };
+        failed.extend(self.came.1.take().map(|error| (self.came.0 - 1, error)));
         self.is_done();
         self.active_run.take()
     }

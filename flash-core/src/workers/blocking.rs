@@ -49,12 +49,18 @@ impl State {
 }
 
 thread_local! {
-    static IS_EXTRA: Cell<bool> = const { Cell::new(false) };
+    /// The name of the sort of threads that this one is of.
+    static SORT: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
 /// True on an extra thread, which ends when it has been idle for a while.
 pub fn is_extra() -> bool {
-    IS_EXTRA.get()
+    SORT.get().is_some()
+}
+
+/// True on an extra thread that serves devices, and ends pipelines that were left to them.
+pub(crate) fn serves_devices() -> bool {
+    SORT.get() == Some(DEVICES.name)
 }
 
 static PIPELINES: Extra = Extra::new("flash-blocking");
@@ -183,7 +189,7 @@ impl Extra {
     }
 
     fn work(&self) {
-        IS_EXTRA.set(true);
+        SORT.set(Some(self.name));
         let mut state = self.lock();
         loop {
             if let Some((_, job)) = state.queue.pop_front() {

@@ -140,6 +140,30 @@ fn launches(id: &str, kernel: &str) -> Result<Vec<Row>> {
         Some(&mut || by_hand(200)),
         Duration::ZERO,
     )];
+    rows.push(pair(
+        format!(
+            "1,000 exec_async, each after the last, and a wait, {kernel}, {id}, each, against enqueues in opencl3"
+        ),
+        "ns",
+        REPEATS,
+        || {
+            let start = || rt.submit(Touch::of(1.0, x.clone(), y.clone(), z.clone())).exec_async([1usize]);
+            let all = || {
+                let mut last = start();
+                (1..CHAIN).for_each(|_| last = start());
+                last.wait().expect("it runs");
+            };
+            per_call(1, all) / CHAIN as f64
+        },
+        Some(&mut || {
+            let all = || {
+                (0..CHAIN).for_each(|_| hand.enqueue());
+                hand.finish();
+            };
+            per_call(1, all) / CHAIN as f64
+        }),
+        Duration::ZERO,
+    ));
     let mut chain = rt.pipeline();
     for _ in 0..CHAIN {
         chain = chain.submit(Touch::of(1.0, x, y, z)).defer([1usize]);

@@ -16,6 +16,7 @@ mod errors;
 mod events;
 mod exactly_once;
 mod failure;
+mod following;
 mod fork;
 mod fuzzy;
 mod groups;

@@ -11,7 +11,7 @@ mod tests;
 use behind::Behind;
 pub(crate) use behind::BehindGuards;
 pub(super) use parts::Parts;
-pub(crate) use table::{Extent, Order, Start, Ticket, Touch};
+pub(crate) use table::{DeviceNumber, Extent, Order, Start, Ticket, Touch};
 
 use super::region::Region;
 use super::state::{Refused, State};

@@ -10,6 +10,13 @@
 //! Per memory there is a line of the pipelines that later ones are compared with. A pipeline that writes all
 //! that an earlier one touches comes after that one, and takes its place.
 //!
+//! A device that works without the host *has* a pipeline when all launches of it are in the device's queue. A
+//! pipeline that says which device it runs on may be given to that device before its turn, when the device
+//! has all those before it: then the device keeps them in order, and the host need not be there in between.
+//! It *follows* them ([`Start::follow`]), and becomes ready a second time for what is to be done in its turn:
+//! its end, or all of it if the device did not take it. So pipelines still leave one after another. At most
+//! [`FOLLOWERS`] are with a device at a time; the others follow as these leave.
+//!
 //! Two that are there at the same time may use different parts of one memory, so they may not both *walk* it:
 //! move it between devices and update the directory. A run asks for all the memories that it walks at once,
 //! and holds nothing that the others wait for.
@@ -21,11 +28,18 @@ use super::Refused;
 use super::sync::{Condvar, Mutex, MutexGuard, before_sleep, is_child};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashSet;
 use std::collections::hash_map::Entry as Place;
+use std::collections::{HashSet, VecDeque};
 
 /// A pipeline's number in the order; never reused.
 pub(crate) type Ticket = u64;
+
+/// A device's number, of those that work without the host.
+pub(crate) type DeviceNumber = usize;
+
+/// At most this many pipelines are with one device before another follows them. The word of a memory counts
+/// 127 that run; a driver keeps a few KiB for each launch.
+pub(super) const FOLLOWERS: usize = 100;
 
 /// Some elements of a memory.
 pub(crate) trait Extent: Clone {
@@ -59,15 +73,24 @@ impl<E: Extent> Touch<E> {
     }
 }
 
-/// Called once, outside the lock, when all pipelines before have left: on the thread that made it ready, or
-/// on the thread of the last that left.
+/// What a pipeline that is ready does. One of the two is called, once, outside the lock, on the thread that
+/// made it ready, or on that which changed what comes before.
 pub(crate) trait Start: Send {
+    /// All pipelines before have left.
     fn start(self: Box<Self>, ticket: Ticket);
+
+    /// Its device has all pipelines before that have not left. It becomes [`ready`](Order::ready) once more.
+    fn follow(self: Box<Self>, ticket: Ticket);
 }
 
+/// Of a pipeline without a device.
 impl<F: FnOnce(Ticket) + Send> Start for F {
     fn start(self: Box<Self>, ticket: Ticket) {
         self(ticket);
+    }
+
+    fn follow(self: Box<Self>, _: Ticket) {
+        unreachable!("a pipeline that says no device is not asked to follow");
     }
 }
 
@@ -85,6 +108,8 @@ pub(super) struct Table<E> {
     lines: FxHashMap<u64, Line<E>>,
     /// Memories that are walked: by one writer (`None`), or by this many readers.
     walked: FxHashMap<u64, Option<u32>>,
+    /// Devices that have pipelines.
+    devices: FxHashMap<DeviceNumber, Pipelines>,
     /// Number of threads that wait for a change.
     waiting: u32,
     /// Number of those that hold guards: they are told, too, when a pipeline is ready or is behind guards.
@@ -93,6 +118,15 @@ pub(super) struct Table<E> {
 
 /// The pipelines that later ones are compared with, with their use of the line's memory.
 type Line<E> = SmallVec<[(Ticket, Touch<E>); 1]>;
+
+/// Those of one device.
+#[derive(Default)]
+struct Pipelines {
+    /// The number of those that it has.
+    there: usize,
+    /// Those that could follow when there were too many.
+    more: VecDeque<Ticket>,
+}
 
 struct Entry {
     memories: SmallVec<[u64; 4]>,
@@ -103,6 +137,28 @@ struct Entry {
     /// Set when it is ready, taken when it is started. A pipeline that withdraws has none.
     start: Option<Box<dyn Start>>,
     guards: Guards,
+    /// The device that it may be given to before its turn; `None`: it has been asked to follow already, or
+    /// may not be.
+    follows: Option<DeviceNumber>,
+    /// How many of `before` that device has.
+    ahead: usize,
+    /// The device that has it.
+    there: Option<DeviceNumber>,
+}
+
+/// A pipeline that is to go on.
+enum Next {
+    Start(Ticket, Box<dyn Start>),
+    Follow(Ticket, Box<dyn Start>),
+}
+
+impl Next {
+    fn go(self) {
+        match self {
+            Next::Start(ticket, start) => start.start(ticket),
+            Next::Follow(ticket, start) => start.follow(ticket),
+        }
+    }
 }
 
 /// Whether a pipeline waits for guards of the host.
@@ -118,8 +174,8 @@ enum Guards {
 
 impl<E> Default for Order<E> {
     fn default() -> Order<E> {
-        let (entries, lines, walked) = Default::default();
-        let table = Table { next: 0, entries, lines, walked, waiting: 0, watching: 0 };
+        let (entries, lines, walked, devices) = Default::default();
+        let table = Table { next: 0, entries, lines, walked, devices, waiting: 0, watching: 0 };
         Order { table: Mutex::new(table), changed: Condvar::new() }
     }
 }
@@ -146,19 +202,33 @@ impl<E: Extent> Order<E> {
     /// Takes a place behind all pipelines there that it conflicts with, and behind those of `after` that have
     /// not left.
     pub fn line_up(&self, touches: &[Touch<E>], after: impl IntoIterator<Item = Ticket>) -> Ticket {
+        self.line_up_for(None, touches, after)
+    }
+
+    /// The same, for a pipeline that may be given to a device before its turn.
+    pub fn line_up_for(
+        &self,
+        device: Option<DeviceNumber>,
+        touches: &[Touch<E>],
+        after: impl IntoIterator<Item = Ticket>,
+    ) -> Ticket {
         let mut table = self.lock();
         let ticket = table.next;
         table.next += 1;
         let memories: SmallVec<[u64; 4]> = touches.iter().map(|touch| touch.memory).collect();
         let guards = if memories.is_empty() { Guards::None } else { Guards::Unknown };
-        let mut before = table.line_up(ticket, touches) + 1;
-        for other in after {
-            if let Some(entry) = table.entries.get_mut(&other) {
-                entry.after.push(ticket);
-                before += 1;
-            }
-        }
-        table.entries.insert(ticket, Entry { memories, before, after: Vec::new(), start: None, guards });
+        let entry = Entry {
+            memories,
+            before: 1,
+            after: Vec::new(),
+            start: None,
+            guards,
+            follows: device,
+            ahead: 0,
+            there: None,
+        };
+        let entry = table.line_up((ticket, entry), touches, after);
+        table.entries.insert(ticket, entry);
         ticket
     }
 
@@ -167,11 +237,21 @@ impl<E: Extent> Order<E> {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(&ticket) else { return };
         entry.guards = Guards::None;
-        let start = if entry.step() { Some(start) } else { entry.start.replace(start) };
+        entry.start = Some(start);
+        let next = match entry.step() {
+            true => entry.start.take().map(|start| Next::Start(ticket, start)),
+            false => table.follow(ticket),
+        };
         self.settled(table);
-        if let Some(start) = start {
-            start.start(ticket);
-        }
+        next.into_iter().for_each(Next::go);
+    }
+
+    /// The device that it said it runs on has all of it. Asks those to follow that come after it.
+    pub fn is_there(&self, ticket: Ticket, device: DeviceNumber) {
+        let mut table = self.lock();
+        let next = table.is_there(ticket, device);
+        drop(table);
+        next.into_iter().for_each(Next::go);
     }
 
     /// It is behind guards: it will be ready when they are released, or withdraw.
@@ -254,14 +334,14 @@ impl<E: Extent> Order<E> {
         known.contains(&first) || self.lock().precedes(first, second, known)
     }
 
-    /// A pipeline has left: starts those that this has made ready.
-    fn left(&self, table: MutexGuard<'_, Table<E>>, ready: Vec<(Ticket, Box<dyn Start>)>) {
+    /// A pipeline has left: lets those go on that waited for this.
+    fn left(&self, table: MutexGuard<'_, Table<E>>, ready: Vec<Next>) {
         let waiting = table.waiting > 0;
         drop(table);
         if waiting {
             self.changed.notify_all();
         }
-        ready.into_iter().for_each(|(ticket, start)| start.start(ticket));
+        ready.into_iter().for_each(Next::go);
     }
 
     /// The result of `take`, if no pipeline there writes any of a memory's elements; none lines up meanwhile.
@@ -343,12 +423,17 @@ impl Entry {
         self.before -= 1;
         self.before == 0
     }
+
+    /// True if it is ready, and its device has all those before it.
+    fn may_follow(&self) -> bool {
+        self.follows.is_some() && self.start.is_some() && self.before > 0 && self.before == self.ahead
+    }
 }
 
 impl<E: Extent> Table<E> {
     /// Removes a pipeline that leaves, and those that have withdrawn and waited for nothing else: a loop, as
-    /// there may be any number of them, each behind the other. Returns those that are ready now.
-    fn leave(&mut self, mut ticket: Ticket) -> Vec<(Ticket, Box<dyn Start>)> {
+    /// there may be any number of them, each behind the other. Returns those that go on now.
+    fn leave(&mut self, mut ticket: Ticket) -> Vec<Next> {
         let (mut withdrawn, mut ready) = (Vec::new(), Vec::new());
         loop {
             if let Some(entry) = self.entries.remove(&ticket) {
@@ -361,15 +446,20 @@ impl<E: Extent> Table<E> {
                     }
                 }
                 for next in entry.after {
-                    if let Some(after) = self.entries.get_mut(&next)
-                        && after.step()
-                    {
-                        match after.start.take() {
-                            Some(start) => ready.push((next, start)),
-                            None => withdrawn.push(next),
-                        }
+                    let Some(after) = self.entries.get_mut(&next) else { continue };
+                    if entry.there.is_some() && entry.there == after.follows {
+                        after.ahead -= 1;
+                    }
+                    if !after.step() {
+                        ready.extend(self.follow(next));
+                        continue;
+                    }
+                    match after.start.take() {
+                        Some(start) => ready.push(Next::Start(next, start)),
+                        None => withdrawn.push(next),
                     }
                 }
+                ready.extend(entry.there.and_then(|device| self.has_left(device)));
             }
             match withdrawn.pop() {
                 Some(next) => ticket = next,
@@ -378,23 +468,85 @@ impl<E: Extent> Table<E> {
         }
     }
 
-    /// Takes the last place in the lines of its memories; returns the number of those before it.
-    fn line_up(&mut self, ticket: Ticket, touches: &[Touch<E>]) -> usize {
-        let mut before = 0;
+    /// See [`Order::is_there`].
+    fn is_there(&mut self, ticket: Ticket, device: DeviceNumber) -> Vec<Next> {
+        let Some(entry) = self.entries.get_mut(&ticket) else { return Vec::new() };
+        entry.there = Some(device);
+        let after = std::mem::take(&mut entry.after);
+        self.devices.entry(device).or_default().there += 1;
+        for next in &after {
+            if let Some(next) = self.entries.get_mut(next)
+                && next.follows == Some(device)
+            {
+                next.ahead += 1;
+            }
+        }
+        let ready = after.iter().filter_map(|next| self.follow(*next)).collect();
+        if let Some(entry) = self.entries.get_mut(&ticket) {
+            entry.after = after;
+        }
+        ready
+    }
+
+    /// Asks a pipeline to follow, if it may.
+    fn follow(&mut self, ticket: Ticket) -> Option<Next> {
+        let entry = self.entries.get_mut(&ticket).filter(|entry| entry.may_follow())?;
+        let pipelines = self.devices.entry(entry.follows?).or_default();
+        if pipelines.there >= FOLLOWERS {
+            pipelines.more.push_back(ticket);
+            return None;
+        }
+        // Until it is ready once more.
+        entry.before += 1;
+        entry.follows = None;
+        Some(Next::Follow(ticket, entry.start.take()?))
+    }
+
+    /// One of the pipelines that a device had has left. Returns another that follows.
+    fn has_left(&mut self, device: DeviceNumber) -> Option<Next> {
+        let pipelines = self.devices.get_mut(&device)?;
+        pipelines.there -= 1;
+        if pipelines.there == 0 {
+            self.devices.remove(&device);
+            return None;
+        }
+        while self.devices.get(&device)?.there < FOLLOWERS {
+            // Some were started meanwhile.
+            let ticket = self.devices.get_mut(&device)?.more.pop_front()?;
+            if let Some(next) = self.follow(ticket) {
+                return Some(next);
+            }
+        }
+        None
+    }
+
+    /// Gives an entry the last place in the lines of its memories, behind those that it conflicts with and
+    /// those of `after`.
+    fn line_up(
+        &mut self,
+        (ticket, mut entry): (Ticket, Entry),
+        touches: &[Touch<E>],
+        after: impl IntoIterator<Item = Ticket>,
+    ) -> Entry {
+        let mut comes_after = |other: Option<&mut Entry>| {
+            if let Some(other) = other {
+                other.after.push(ticket);
+                entry.before += 1;
+                entry.ahead += usize::from(other.there.is_some() && other.there == entry.follows);
+            }
+        };
         for touch in touches {
             let line = self.lines.entry(touch.memory).or_default();
             line.retain(|(other, theirs)| {
-                if touch.conflicts(theirs)
-                    && let Some(entry) = self.entries.get_mut(other)
-                {
-                    entry.after.push(ticket);
-                    before += 1;
+                if touch.conflicts(theirs) {
+                    comes_after(self.entries.get_mut(other));
                 }
                 !touch.covers(theirs)
             });
             line.push((ticket, touch.clone()));
         }
-        before
+        after.into_iter().for_each(|other| comes_after(self.entries.get_mut(&other)));
+        entry
     }
 
     /// The pipelines there that write any of a memory's elements; `written`: or that read some. (A pipeline

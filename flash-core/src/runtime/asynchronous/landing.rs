@@ -10,9 +10,10 @@
 //! that call has returned, and the callback. So the events are not given back while the backend is at them.
 
 use super::pending::QueuedPipeline;
-use super::{Awaits, Runner, Task};
+use super::{Awaits, Rest, Runner, Task};
+use crate::memory::order::ORDER;
 use crate::runtime::left_to_device::LeftToDevice;
-use crate::workers::blocking::DeviceThread;
+use crate::workers::blocking::{self, DeviceThread};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 
@@ -60,10 +61,25 @@ impl Landing {
         is_second.then(|| unsafe { Box::from_raw(landing) })
     }
 
-    /// Runs the rest of it here.
+    /// Runs the rest of it here; if it follows others, in its turn.
     fn end(self) {
-        self.task.run(Runner::Extra);
+        match self.task.follows {
+            true => ORDER.ready(self.task.ticket(), self.task),
+            false => _ = self.task.run(Runner::Extra),
+        }
     }
+}
+
+/// Ends a pipeline that followed others, in its turn, on a thread that may.
+pub(super) fn end(task: Box<Task>) {
+    let submissions = task.pipeline.buffer.parts().0.nodes().len();
+    let only_ends = match &task.rest {
+        Some(Rest { awaits: Awaits::Device(left), .. }) => left.is_all(submissions) && left.has_thread(),
+        _ => false,
+    };
+    let priority = task.priority();
+    let job = Box::new(move || _ = task.run(Runner::Extra));
+    if only_ends { DeviceThread::run(job) } else { blocking::run(priority, job) }
 }
 
 /// The device is done.

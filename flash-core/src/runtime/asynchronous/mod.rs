@@ -14,6 +14,7 @@
 //! the order, and in the order it waits for earlier ones only, and for guards of threads that do not wait for
 //! it (`runtime/README.md`).
 
+mod follow;
 mod handle;
 mod host_task;
 mod landing;
@@ -64,10 +65,11 @@ pub(super) fn exec_async(mut pipeline: Pipeline<'static>) -> Handle {
     let permit = runtime.gauge.as_ref().map(Permit::take);
     let touched = pipeline.buffer.footprint();
     let (list, runtime) = pipeline.buffer.parts();
-    let (turn, patience) = match pending::pend(list, &touched) {
+    let follows = launch::follows(list, runtime, &touched).map(follow::number);
+    let (turn, patience) = match pending::pend(list, &touched, follows) {
         Ok(turn) => (turn, None),
         Err(_) if may_wait(list, runtime, &touched) => {
-            let (turn, is_behind) = pending::pend_behind(list, &touched);
+            let (turn, is_behind) = pending::pend_behind(list, &touched, follows);
             (turn, is_behind.then(|| patience(list, runtime)))
         }
         Err(guarded) => {
@@ -78,7 +80,7 @@ pub(super) fn exec_async(mut pipeline: Pipeline<'static>) -> Handle {
     };
     let ticket = turn.ticket();
     pending.enter(ticket);
-    let task = Box::new(Task { pipeline, touched, turn, pending, permit, rest: None });
+    let task = Box::new(Task { pipeline, touched, turn, pending, permit, follows: false, rest: None });
     let Some(patience) = patience else {
         ORDER.ready(ticket, task);
         return handle;
@@ -152,13 +154,23 @@ struct Task {
     turn: PlaceInOrder,
     pending: Arc<Pending>,
     permit: Option<Permit>,
+    /// It was given to its device before its turn, or tried to be, and has not had its turn yet.
+    follows: bool,
     /// What is left of it.
     rest: Option<Rest>,
 }
 
 impl Start for Task {
-    fn start(self: Box<Self>, _: Ticket) {
-        pending::push(self);
+    fn start(mut self: Box<Self>, _: Ticket) {
+        self.follows = false;
+        match &self.rest {
+            Some(Rest { awaits: Awaits::Device(_), .. }) => landing::end(self),
+            _ => pending::push(self),
+        }
+    }
+
+    fn follow(self: Box<Self>, _: Ticket) {
+        follow::follow(self);
     }
 }
 
@@ -202,14 +214,22 @@ impl QueuedPipeline for Task {
 /// What remains of a pipeline is run when it can be: by a worker once a function of the host is complete, by
 /// a thread that serves devices once its device is done, or by an extra thread.
 fn go_on(mut task: Box<Task>, rest: Rest) {
-    let (priority, awaits) = (task.priority(), &task.rest.insert(rest).awaits);
+    let (priority, ticket) = (task.priority(), task.ticket());
+    let submissions = task.pipeline.buffer.parts().0.nodes().len();
+    let awaits = &task.rest.insert(rest).awaits;
     match awaits {
         Awaits::Thread => workers::blocking::run(priority, Box::new(move || _ = task.run(Runner::Extra))),
         Awaits::Host(postponed) => {
             let postponed = postponed.clone();
             postponed.then(Box::new(move || pending::push(task)));
         }
-        Awaits::Device(_) => Landing::await_device(task),
+        Awaits::Device(left) => {
+            let (is_all, device) = (left.is_all(submissions), follow::number(left.device()));
+            Landing::await_device(task);
+            if is_all {
+                ORDER.is_there(ticket, device);
+            }
+        }
     }
 }
 

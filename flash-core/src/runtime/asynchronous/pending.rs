@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::queue::{Job, Queue, Sleeper};
 use crate::error::Error;
 use crate::memory::ArrayInner;
-use crate::memory::order::{ORDER, TAKE_TURN, Ticket};
+use crate::memory::order::{DeviceNumber, ORDER, TAKE_TURN, Ticket};
 use crate::memory::watch_forks;
 use crate::runtime::event::Event;
 use crate::runtime::footprint::pipeline::PipelineFootprint;
@@ -65,19 +65,21 @@ pub(super) trait QueuedPipeline: Send {
     fn run(self: Box<Self>, runner: Runner) -> bool;
 }
 
-/// Takes a place in the order, and counts a pipeline in the words of its memories.
+/// Takes a place in the order, and counts a pipeline in the words of its memories. `follows`: the device to
+/// which it may be given before its turn.
 ///
 /// # Errors
 /// A memory that a guard has; then the pipeline is counted nowhere.
 pub(in crate::runtime) fn pend<'a>(
     list: &'a SubmissionList,
     touched: &'a PipelineFootprint,
+    follows: Option<DeviceNumber>,
 ) -> Result<PlaceInOrder, GuardedMemory<'a>> {
     // A thread that tries again and again while a guard is alive leaves nothing in the order.
     if let Some(guarded) = guarded(list, touched).next() {
         return Err(guarded);
     }
-    let turn = line_up(list, touched);
+    let turn = line_up(list, touched, follows);
     for (counted, (_, memory, written)) in list.memories().enumerate() {
         if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
             turn.withdraw_from(list.memories().take(counted));
@@ -94,8 +96,12 @@ fn take_turn(ticket: Ticket) {
 }
 
 /// The same beside guards that conflict. True if there are any, which the pipeline waits for later.
-pub(super) fn pend_behind(list: &SubmissionList, touched: &PipelineFootprint) -> (PlaceInOrder, bool) {
-    let turn = line_up(list, touched);
+pub(super) fn pend_behind(
+    list: &SubmissionList,
+    touched: &PipelineFootprint,
+    follows: Option<DeviceNumber>,
+) -> (PlaceInOrder, bool) {
+    let turn = line_up(list, touched, follows);
     let mut is_behind = false;
     for (_, memory, written) in list.memories() {
         is_behind |= memory.pend_behind(written.then(|| touched.written(memory)));
@@ -103,10 +109,14 @@ pub(super) fn pend_behind(list: &SubmissionList, touched: &PipelineFootprint) ->
     (turn, is_behind)
 }
 
-fn line_up(list: &SubmissionList, touched: &PipelineFootprint) -> PlaceInOrder {
+fn line_up(
+    list: &SubmissionList,
+    touched: &PipelineFootprint,
+    follows: Option<DeviceNumber>,
+) -> PlaceInOrder {
     watch_forks();
     TAKE_TURN.get_or_init(|| take_turn);
-    PlaceInOrder(ORDER.line_up(touched.touches(), list.after().iter().map(Event::ticket)))
+    PlaceInOrder(ORDER.line_up_for(follows, touched.touches(), list.after().iter().map(Event::ticket)))
 }
 
 /// The memories of a pipeline that guards have now.

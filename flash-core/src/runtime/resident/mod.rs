@@ -14,8 +14,8 @@ use super::device_launch::{self, DeviceLaunch};
 use super::distributed::active_run::ActiveRun;
 use super::distributed::lanes::Lanes;
 use super::footprint::FootprintCache;
-use super::left_to_device::{Launches, LeftToDevice, complete_all};
-use super::partition::Footprint;
+use super::left_to_device::{Ending, Launches, LeftToDevice, complete_all};
+use super::partition::{ArgumentFootprint, Footprint};
 use super::plan::Target;
 use super::state::Runtime;
 use super::submissions::{Hold, Node, SubmissionList};
@@ -30,11 +30,13 @@ use crate::memory::routes;
 use crate::memory::transfer::Transfer;
 use crate::workers::blocking::DeviceThread;
 pub(super) use cache::ResidentLaunch;
+use flash_types::Code;
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::Access;
 use flash_types::index::{Order, SpaceRef, SpaceView};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 /// At most this many launches in flight; then the host waits for the older half. A wake-up costs as much as
@@ -52,22 +54,56 @@ pub(super) enum Progress {
     Left(Box<LeftToDevice>),
 }
 
-/// Runs submissions from `first` on, on one device, as long as they can take this path. `leaves`: it may
-/// leave them to the device.
+/// The number of pipelines that failed when devices had all of them.
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+/// Its value now, for [`Ending::Following`].
+pub(super) fn failures() -> u64 {
+    FAILURES.load(Relaxed)
+}
+
+/// True if a device has all that the submissions of a pipeline touch, and they can take this path. The
+/// pipeline is counted in the words of its memories, and has not begun: that may change.
+pub(super) fn has_all(list: &SubmissionList, runtime: &Runtime, device: &'static DeviceHandle) -> bool {
+    let run = &mut Run::new(list, runtime, device);
+    Lanes::of(device).kernels.is_idle()
+        && list.nodes().iter().all(|node| {
+            runs_here(node, runtime, device).is_some()
+                && device.memory().is_none_or(|memory| run.has_arguments(node, memory))
+        })
+}
+
+/// The implementation by which a submission runs on a device, if it can take this path there.
+#[inline]
+fn runs_here<'n>(node: &'n Node, runtime: &Runtime, device: &'static DeviceHandle) -> Option<&'n Target> {
+    let plan = node.plan();
+    let is_here = |target: &&Target| std::ptr::eq(target.device, device);
+    match plan.targets() {
+        Ok(targets) if plan.runs_simply() && !(plan.writes && runtime.check_writes) => {
+            targets.iter().find(is_here)
+        }
+        _ => None,
+    }
+}
+
+/// Runs submissions from `first` on, on one device, as long as they can take this path.
 pub(super) fn run(
     list: &SubmissionList,
     runtime: &Runtime,
     device: &'static DeviceHandle,
     watch: Option<&SharedOutcome>,
-    (first, leaves): (usize, bool),
+    (first, mut ending): (usize, Ending),
 ) -> Progress {
     // Other work has its place in the lane, before this or after it.
-    if !Lanes::of(device).kernels.is_idle() {
+    if !Lanes::of(device).kernels.is_idle() && !matches!(ending, Ending::Following(_)) {
         return Progress::Done(first, Vec::new());
+    }
+    if !LeftToDevice::may(device) {
+        ending = Ending::Waited;
     }
     let memory = device.memory();
     let mut run = Run::new(list, runtime, device);
-    run.leaves = leaves && LeftToDevice::may(device);
+    run.ending = ending;
     let mut told = DeviceArgs::default();
     let mut failed = Vec::new();
     // Chains have few orders: mostly it is that of the submission before.
@@ -82,15 +118,7 @@ pub(super) fn run(
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
             _ => last.insert((order, order.view())).1.get(),
         };
-        let plan = node.plan();
-        let is_here = |target: &&Target| std::ptr::eq(target.device, device);
-        let target = match plan.targets() {
-            Ok(targets) if plan.runs_simply() && !(plan.writes && runtime.check_writes) => {
-                targets.iter().find(is_here)
-            }
-            _ => None,
-        };
-        let Some(target) = target else { break };
+        let Some(target) = runs_here(node, runtime, device) else { break };
         let outcome = match memory {
             None => run.launch((node, target), (list.args_of(node), 0), space, watch, position),
             Some(memory) => match run.tell(node, memory, &mut told, &mut failed) {
@@ -114,7 +142,10 @@ pub(super) fn run(
             break;
         }
     }
-    if run.leaves
+    if let Ending::Following(_) = ending {
+        return Progress::Left(run.follow((position, failed.pop().map(|(_, error)| error))));
+    }
+    if ending == Ending::Left
         && failed.is_empty()
         && position == list.nodes().len()
         && !run.pending.is_empty()
@@ -126,16 +157,25 @@ pub(super) fn run(
     Progress::Done(position, run.settle(position, failed))
 }
 
-/// Ends launches that were left to a device: all of a pipeline's. Returns their failures, and the run, which
-/// is over when it is dropped.
+/// Ends launches that were left to a device. Returns their failures, and the run, which is over when it is
+/// dropped.
 pub(super) fn end(
     list: &SubmissionList,
     runtime: &Runtime,
     left: Box<LeftToDevice>,
 ) -> (Vec<LaunchError>, Option<ActiveRun>) {
-    let (device, mut failed) = (left.device(), Vec::new());
+    let (device, position, before) = (left.device(), left.position(), left.failures_before());
+    let mut failed = Vec::new();
     let active_run = left.end(&mut failed);
-    (Run::new(list, runtime, device).settle(list.nodes().len(), failed), active_run)
+    let run = Run::new(list, runtime, device);
+    let failures = match before.is_some_and(|before| before != self::failures()) {
+        true => run.settle_from(0, position, failed),
+        false => run.settle(position, failed),
+    };
+    if !failures.is_empty() {
+        FAILURES.fetch_add(1, Relaxed);
+    }
+    (failures, active_run)
 }
 
 struct Run<'a> {
@@ -146,8 +186,7 @@ struct Run<'a> {
     /// Residences of memories that others may read meanwhile.
     shared: SmallVec<[&'a PublishedResidence; 8]>,
     pending: Launches,
-    /// The launches may be left to the device at the end.
-    leaves: bool,
+    ending: Ending,
 }
 
 /// Arguments in the form for a device with a memory of its own.
@@ -162,19 +201,55 @@ struct DeviceArgs {
 impl<'a> Run<'a> {
     #[inline]
     fn new(list: &'a SubmissionList, runtime: &'a Runtime, device: &'static DeviceHandle) -> Run<'a> {
-        let (shared, pending, leaves) = (SmallVec::new(), SmallVec::new(), false);
-        Run { list, runtime, device, known: FootprintCache::default(), shared, pending, leaves }
+        let (shared, pending, ending) = (SmallVec::new(), SmallVec::new(), Ending::Waited);
+        Run { list, runtime, device, known: FootprintCache::default(), shared, pending, ending }
     }
 
     /// Leaves its launches to the device. `None`: that is not possible.
     fn leave(&mut self) -> Option<Box<LeftToDevice>> {
-        let thread = DeviceThread::reserve()?;
+        let thread = Some(DeviceThread::reserve()?);
+        Some(self.leave_to(thread, (self.list.nodes().len(), None)))
+    }
+
+    /// Leaves what there is of its launches to the device; `came`: as there.
+    fn follow(&mut self, came: (usize, Option<Error>)) -> Box<LeftToDevice> {
+        let thread = if self.pending.is_empty() { None } else { DeviceThread::reserve() };
+        self.leave_to(thread, came)
+    }
+
+    fn leave_to(
+        &mut self,
+        thread: Option<DeviceThread>,
+        came: (usize, Option<Error>),
+    ) -> Box<LeftToDevice> {
         let shared = self.shared.drain(..).map(std::ptr::from_ref).collect();
+        let launches = std::mem::take(&mut self.pending);
+        let failures = match self.ending {
+            Ending::Following(failures) => Some(failures),
+            _ => None,
+        };
         // SAFETY: events of the device, taken out here; the residences are in memories that the pipeline
         // holds until it has ended, and it is their user.
-        let left =
-            unsafe { LeftToDevice::new(self.device, std::mem::take(&mut self.pending), shared, thread) };
-        Some(Box::new(left))
+        Box::new(unsafe { LeftToDevice::new(self.device, launches, shared, thread, came, failures) })
+    }
+
+    /// True if the device has all that a submission touches; for a pipeline that has not begun.
+    fn has_arguments(&mut self, node: &'a Node, memory: &'static DeviceMemory) -> bool {
+        let Some(footprint) = self.list.footprint_of(node, || self.known.footprint(self.list, node)) else {
+            return false;
+        };
+        let args = self.list.args_of(node).iter();
+        args.zip(self.list.holds_of(node)).zip(&footprint.touched).all(|((arg, hold), touched)| {
+            if touched.nothing {
+                return arg.kind == abi::ARG_SCALAR;
+            }
+            let Some(header) = self.list.memory(hold.touched) else { return false };
+            let Some(home) = header.home.share() else { return false };
+            let is_there = has(home, memory, touched, first_of(arg, header))
+                && (arg.access == abi::ACCESS_READ || home.only);
+            header.home.end();
+            is_there
+        })
     }
 
     /// Sets the places of the arguments on the device. Missing data is copied there first if that is quick.
@@ -190,6 +265,9 @@ impl<'a> Run<'a> {
         let footprint = self.list.footprint_of(node, || self.known.footprint(self.list, node))?;
         if self.find(node, footprint, memory, told).is_some() {
             return Some(Ok(()));
+        }
+        if let Ending::Following(_) = self.ending {
+            return None;
         }
         // Data is about to move: nothing may use it meanwhile, this run included.
         self.complete(self.pending.len(), failed);
@@ -230,10 +308,7 @@ impl<'a> Run<'a> {
             }
             let (header, home) = self.home_of(hold)?;
             let first = first_of(arg, header);
-            let hull = touched.hull.start + first..touched.hull.end + first;
-            let there = std::ptr::eq(home.memory, memory)
-                && ((touched.all && home.has(&touched.block, &touched.seen)) || home.has_range(&hull));
-            if !there || (arg.access != abi::ACCESS_READ && !home.only) {
+            if !has(home, memory, touched, first) || (arg.access != abi::ACCESS_READ && !home.only) {
                 return None;
             }
             home.last_use.set(now);
@@ -335,8 +410,8 @@ impl<'a> Run<'a> {
         if limit.is_none() && profile.is_none() {
             let event = match self.list.nodes().len() {
                 // No other launch goes to the device meanwhile.
-                1 if !self.leaves => launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None),
-                _ => launch.begin(args, !self.leaves),
+                1 if self.ending == Ending::Waited => launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None),
+                _ => launch.begin(args, self.ending == Ending::Waited),
             };
             match event? {
                 Some(event) => self.pending.push((position, event)),
@@ -393,14 +468,21 @@ impl<'a> Run<'a> {
     }
 
     /// A failure poisons what the submission should have written. Later submissions that read that count as
-    /// skipped.
+    /// skipped, whatever has become of them on the device.
     fn settle(&self, done: usize, failed: Vec<(usize, Error)>) -> Vec<LaunchError> {
-        let Some((first, _)) = failed.first() else { return Vec::new() };
-        let (first, mut failures) = (*first, Vec::new());
+        failed.first().map(|(first, _)| *first).map_or_else(Vec::new, |first| self.settle_from(first, done, failed))
+    }
+
+    /// The same from a submission on: those before it can have read nothing poisoned.
+    fn settle_from(&self, first: usize, done: usize, failed: Vec<(usize, Error)>) -> Vec<LaunchError> {
+        let mut failures = Vec::new();
         let mut failed = failed.into_iter().peekable();
         for (position, node) in self.list.nodes().iter().enumerate().take(done).skip(first) {
             let own = failed.next_if(|(at, _)| *at == position).map(|(_, error)| error);
-            let error = own.or_else(|| self.reads_poison(node));
+            let error = match own {
+                Some(Error::Backend { code: Code::DeviceLost, .. }) => own,
+                _ => self.reads_poison(node).or(own),
+            };
             if let Some(source) = error {
                 failures.push(device_launch::failed(self.list, node, position, source));
                 continue;
@@ -438,6 +520,15 @@ impl Drop for Run<'_> {
         debug_assert!(self.pending.is_empty(), "a run ends after its launches");
         self.end_shared();
     }
+}
+
+/// True if a residence is on a device and has what an argument touches, whose first element is `first` of the
+/// memory.
+#[inline]
+fn has(home: &Residence, memory: &'static DeviceMemory, touched: &ArgumentFootprint, first: u64) -> bool {
+    let hull = touched.hull.start + first..touched.hull.end + first;
+    std::ptr::eq(home.memory, memory)
+        && ((touched.all && home.has(&touched.block, &touched.seen)) || home.has_range(&hull))
 }
 
 /// The element of a memory that is an argument's first.

@@ -3,6 +3,7 @@
 
 #[path = "../../../../flash-core/src/memory/order/behind.rs"]
 mod behind;
+mod following;
 mod guards;
 #[path = "../../../../flash-core/src/runtime/asynchronous/outcome.rs"]
 mod outcome;
