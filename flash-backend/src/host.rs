@@ -257,8 +257,8 @@ pub(crate) fn host_api() -> *const HostApi {
 }
 
 /// An interface of the program that loaded this copy of the library, or of the program itself, by name and
-/// version. NULL if it has none of that name and version. There is [`abi::RegistryApi`], as `registry`,
-/// version 1.
+/// version. NULL if it has none of that name and version. There are [`abi::RegistryApi`], as `registry`, and
+/// [`abi::workers::WorkSourcesApi`], as `workers`, both of version 1.
 pub fn host_extension(name: &str, version: u32) -> *const c_void {
     // SAFETY: the host's interface lives for ever, the name for the call.
     unsafe { (*host_api()).get_extension.map_or(std::ptr::null(), |get| get(Str::new(name), version)) }

@@ -11,16 +11,18 @@
 use crate::launch::{self, OwnedLaunch, TestKernel};
 use crate::memory::{self, Space};
 use crate::queue::Queue;
-use crate::settings::{Command, DeviceSettings, Settings};
+use crate::settings::{Command, Commands, DeviceSettings, Settings};
 use flash_backend::Code;
 use flash_backend::abi::{self, Buffer, CopyBox, SPACE_HOST};
 use flash_backend::cpu_has;
 use flash_backend::host_memory::{self, HostBuffers};
 use flash_backend::{
-    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, physical_id,
+    Backend, Changes, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
+    physical_id,
 };
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The backend.
@@ -36,33 +38,80 @@ unsafe impl Backend for Test {
     type Device = TestDevice;
 
     fn probe(settings: &HostSettings<'_>) -> Result<Vec<TestDevice>, Unavailable> {
-        let Settings { devices, peers } = Settings::parse(settings.text("test.setup").unwrap_or_default())?;
+        let all = Arc::new(Setup::new(Settings::parse(settings.text("test.setup").unwrap_or_default())?));
+        let is_there = |number: &usize| all.settings.devices[*number].comes == 0;
+        Ok((0..all.settings.devices.len()).filter(is_there).map(|number| all.device(number)).collect())
+    }
+
+    fn generation() -> u64 {
+        CHANGES.load(SeqCst)
+    }
+
+    fn changes(known: &[&TestDevice]) -> Changes<TestDevice> {
+        let Some(all) = known.first().map(|device| &device.all) else { return Changes::default() };
+        let commands = all.commands.load(SeqCst);
+        let mut made = all.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let comes = |number: &usize| {
+            let comes = all.settings.devices[*number].comes;
+            comes > 0 && comes <= commands && made.insert(*number)
+        };
+        Changes {
+            gone: (0..known.len()).filter(|at| known[*at].has_gone.load(SeqCst)).collect(),
+            new: (0..all.settings.devices.len()).filter(comes).map(|number| all.device(number)).collect(),
+        }
+    }
+}
+
+/// How often devices have come or gone.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// Devices of one setup: those that are there, and those that are to come.
+struct Setup {
+    settings: Settings,
+    spaces: Vec<Arc<Space>>,
+    /// The number of launches, copies and allocations of all devices.
+    commands: AtomicU64,
+    /// Those that have come.
+    made: Mutex<HashSet<usize>>,
+}
+
+impl Setup {
+    fn new(settings: Settings) -> Setup {
         let mut spaces: Vec<Arc<Space>> = Vec::new();
-        for device in &devices {
+        for device in &settings.devices {
             for id in &device.spaces {
                 if spaces.iter().all(|space| space.id() != *id) {
                     spaces.push(Arc::new(Space::new(*id, device.memory)));
                 }
             }
         }
-        let device = |(number, settings): (usize, DeviceSettings)| TestDevice {
+        Setup { settings, spaces, commands: AtomicU64::new(0), made: Mutex::default() }
+    }
+
+    fn device(self: &Arc<Setup>, number: usize) -> TestDevice {
+        let settings = self.settings.devices[number].clone();
+        let find = |id: &u32| self.spaces.iter().find(|space| space.id() == *id).cloned();
+        TestDevice {
             number,
-            own: settings.spaces.iter().filter_map(|id| find(&spaces, *id)).collect(),
-            spaces: spaces.clone(),
-            peers,
+            own: settings.spaces.iter().filter_map(find).collect(),
+            all: self.clone(),
             registered: HostBuffers::default(),
-            launches: Queue::new("flash-test-launches"),
-            copies: Queue::new("flash-test-copies"),
+            launches: Queue::new("flash-test-launches", settings.queue),
+            copies: Queue::new("flash-test-copies", settings.queue),
             counts: Default::default(),
             lost: AtomicBool::new(false),
+            has_gone: AtomicBool::new(false),
             settings,
-        };
-        Ok(devices.into_iter().enumerate().map(device).collect())
+        }
     }
-}
 
-fn find(spaces: &[Arc<Space>], id: u32) -> Option<Arc<Space>> {
-    spaces.iter().find(|space| space.id() == id).cloned()
+    /// Counts a command: a device may come with it.
+    fn count(&self) {
+        let number = self.commands.fetch_add(1, SeqCst) + 1;
+        if self.settings.devices.iter().any(|device| device.comes == number) {
+            CHANGES.fetch_add(1, SeqCst);
+        }
+    }
 }
 
 /// A device.
@@ -70,9 +119,7 @@ pub struct TestDevice {
     number: usize,
     /// The memories in which it computes, the main one first.
     own: Vec<Arc<Space>>,
-    /// Of all devices.
-    spaces: Vec<Arc<Space>>,
-    peers: bool,
+    all: Arc<Setup>,
     /// The host memory that was registered.
     registered: HostBuffers,
     launches: Queue,
@@ -80,6 +127,8 @@ pub struct TestDevice {
     /// The numbers of launches, copies and allocations so far, and of all three.
     counts: [AtomicU64; 4],
     lost: AtomicBool,
+    /// It is lost, and no longer among the devices.
+    has_gone: AtomicBool,
     settings: DeviceSettings,
 }
 
@@ -102,10 +151,16 @@ impl TestDevice {
 
     /// Counts a command. Returns the failure that it must have.
     fn count(&self, command: Command) -> Result<(), Failure> {
+        self.all.count();
         let mut outcome = Ok(());
         for kind in [command, Command::Any] {
             let number = self.counts[kind as usize].fetch_add(1, SeqCst) + 1;
             let hit = self.settings.faults.iter().any(|f| f.command == kind && f.number == number);
+            if kind == Command::Any && number == self.settings.goes {
+                self.lost.store(true, SeqCst);
+                self.has_gone.store(true, SeqCst);
+                CHANGES.fetch_add(1, SeqCst);
+            }
             match kind {
                 _ if !hit => {}
                 Command::Any => self.lost.store(true, SeqCst),
@@ -143,12 +198,13 @@ impl TestDevice {
 
     /// The memory space of a copy; fails if the device cannot copy there.
     fn reached(&self, buffer: Buffer) -> Result<Option<&Space>, Failure> {
-        let space = self.spaces.iter().find(|space| space.id() == buffer.space);
+        let peers = self.all.settings.peers;
+        let space = self.all.spaces.iter().find(|space| space.id() == buffer.space);
         let reached =
-            buffer.space == SPACE_HOST || self.own(buffer.space).is_ok() || (self.peers && space.is_some());
+            buffer.space == SPACE_HOST || self.own(buffer.space).is_ok() || (peers && space.is_some());
         if !reached {
             let own = self.own_ids();
-            let peers = if self.peers { "and those of the other test devices" } else { "and no other" };
+            let peers = if peers { "and those of the other test devices" } else { "and no other" };
             return Err(Failure::new(
                 Code::Invalid,
                 format!(
@@ -197,7 +253,7 @@ impl Device for TestDevice {
             rate_hint: 1e9 / self.settings.ns.max(1.0),
             memory_bytes: self.own.iter().map(|space| space.size()).sum(),
             features: features(),
-            synchronous: self.settings.on_caller,
+            synchronous: self.settings.queue == Commands::Caller,
             runs_functions: true,
             ..DeviceInfo::default()
         }
@@ -222,7 +278,7 @@ impl Device for TestDevice {
         } else {
             Duration::ZERO
         };
-        if self.settings.on_caller || launch.is_awaited() {
+        if self.settings.queue == Commands::Caller || launch.is_awaited() {
             let start = launch.profiled().then(Instant::now);
             let run = || fault.clone().and_then(|()| launch::run(launch));
             if let Some(outcome) = self.launches.run_now(time, run) {
@@ -311,7 +367,7 @@ impl TestDevice {
             unsafe { host_memory::copy_addresses(from.handle, to.handle, &shape) };
             Ok(())
         };
-        if (awaited || self.settings.on_caller)
+        if (awaited || self.settings.queue == Commands::Caller)
             && let Some(outcome) = self.copies.run_now(time, copy.clone())
         {
             return outcome.map(|()| None);

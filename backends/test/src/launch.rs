@@ -9,7 +9,7 @@ use flash_backend::abi::space::{Loop, Space, SpaceDim};
 use flash_backend::abi::{self, Arg, Implementation, Part, Share};
 use flash_backend::host_memory::AlignedBytes;
 use flash_backend::index::SpaceRef;
-use flash_backend::{Failure, Launch, run_rows};
+use flash_backend::{Failure, Launch, is_stopped, run_rows};
 use std::ops::Range;
 
 /// An implementation for the CPU, which a device of this backend runs.
@@ -41,7 +41,8 @@ pub(crate) fn items(launch: &Launch<'_, TestKernel>) -> u64 {
 pub(crate) fn run(launch: &Launch<'_, TestKernel>) -> Result<(), Failure> {
     let (kernel, space, share) = (*launch.kernel(), launch.space(), launch.share(0, 0..0));
     if launch.phased() {
-        return run_phased(kernel, space, share, launch.phases(), &mut launch.args().to_vec());
+        let phases = (launch.phases(), launch.stop_flag());
+        return run_phased(kernel, space, share, phases, &mut launch.args().to_vec());
     }
     launch.phases().try_for_each(|phase| match launch.is_stopped() {
         true => Err(Failure::cancelled()),
@@ -74,11 +75,15 @@ fn run_phased(
     kernel: TestKernel,
     space: SpaceRef<'_>,
     share: Share,
-    phases: Range<u64>,
+    (phases, stop): (Range<u64>, *const u32),
     args: &mut [Arg],
 ) -> Result<(), Failure> {
     let count = phases.end - phases.start;
     for phase in phases {
+        // SAFETY: the launch's, which is not over.
+        if unsafe { is_stopped(stop) } {
+            return Err(Failure::cancelled());
+        }
         // Elements that no work item owns keep what they have.
         args.iter().filter(|arg| arg.flags & abi::ARG_FLAG_COVERED == 0).for_each(copy_over);
         run_phase(kernel, space, share, phase, args)?;
@@ -112,6 +117,8 @@ pub(crate) struct OwnedLaunch {
     space: OwnedSpace,
     share: Share,
     phases: Range<u64>,
+    /// Not 0 there: it is asked to stop.
+    stop: *const u32,
     args: Vec<Arg>,
     // What the arguments point to.
     _scalars: Vec<AlignedBytes>,
@@ -121,8 +128,8 @@ pub(crate) struct OwnedLaunch {
     _parts: Vec<Box<Part>>,
 }
 
-// SAFETY: pointers lead to what it owns, which never changes, and to arrays, which the host keeps until the
-// launch is complete, whatever thread runs it.
+// SAFETY: pointers lead to what it owns, which never changes, and to arrays and the number that says stop, which
+// the host keeps until the launch is complete, whatever thread runs it.
 unsafe impl Send for OwnedLaunch {}
 
 impl OwnedLaunch {
@@ -152,6 +159,7 @@ impl OwnedLaunch {
             space: OwnedSpace::of(launch.space()),
             share: launch.share(0, 0..0),
             phases: launch.phases(),
+            stop: launch.stop_flag(),
             args,
             _scalars: scalars,
             _strides: strides,
@@ -164,7 +172,7 @@ impl OwnedLaunch {
         let share = Share { space, ..self.share };
         // SAFETY: `OwnedSpace` has copies of all that its space points to.
         let space = unsafe { SpaceRef::new(space) };
-        run_phased(self.kernel, space, share, self.phases, &mut self.args)
+        run_phased(self.kernel, space, share, (self.phases, self.stop), &mut self.args)
     }
 }
 

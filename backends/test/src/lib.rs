@@ -23,10 +23,14 @@
 //! | `peers=yes` | whether copies between two such memories are possible; `no`: only to and from the host | `yes` |
 //! | `ns=TIME` | nanoseconds that a work item takes at least | 0 |
 //! | `rate=BYTES` | bytes that are copied in a second at most | no limit |
-//! | `queue=thread` | `caller`: launches and copies are complete when their call returns | `thread` |
+//! | `queue=thread` | `caller`: launches and copies are complete when their call returns; `waiter`: they make progress only while a thread of the host waits for one of them, or asks whether it is over | `thread` |
 //! | `checks=yes` | whether buffers are looked up before they are used; `no`: for benchmarks | `yes` |
 //! | `fail=DEVICE:COMMAND:N` | the `N`th `launch`, `copy` or `alloc` of this device fails, counted from 1; may be given several times | |
 //! | `lose=DEVICE:N` | this device is lost with its `N`th launch, copy or allocation, and stays so | |
+//! | `go=DEVICE:N` | the same, and it is no longer among the devices | |
+//! | `come=DEVICE:N` | this device is there from the `N`th launch, copy or allocation of the other devices on | |
+//!
+//! A launch that is asked to stop does so before its next phase.
 //!
 //! A query `launches` gives the number of launches that a device was given so far.
 //!

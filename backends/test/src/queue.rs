@@ -3,18 +3,48 @@
 //!
 //! A command that its caller waits for at once runs on the caller if the queue is empty. `turn` is held while
 //! a command runs, so there is never more than one at a time.
+//!
+//! Of a device that makes no progress by itself, commands are *left* until a thread of the host drives them:
+//! one that waits for a command, or asks whether it is over, runs what was left up to that one. A callback has
+//! no such thread: the queue's drives them then.
 
+use crate::settings::Commands;
 use flash_backend::Code;
 use flash_backend::offload::Worker;
 use flash_backend::{Completion, Event, Failure, caught};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One queue. It lives for ever, as its device does.
 pub(crate) struct Queue {
-    worker: Worker,
+    worker: Arc<Worker>,
     shared: Arc<Shared>,
+    /// The commands that are left, of a device that makes no progress by itself.
+    left: Option<Arc<Left>>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// See the module.
+#[derive(Default)]
+struct Left {
+    jobs: Mutex<VecDeque<Job>>,
+    /// One thread drives at a time: commands have an order.
+    drives: Mutex<()>,
+}
+
+impl Left {
+    /// Runs what was left until `done` says so, or nothing is.
+    fn drive(&self, done: impl Fn() -> bool) {
+        let _turn = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
+        while !done() {
+            let job = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(job) = job else { return };
+            job();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -44,8 +74,9 @@ impl Clock {
 
 impl Queue {
     /// A queue whose thread has this name.
-    pub fn new(name: &'static str) -> Queue {
-        Queue { worker: Worker::new(name), shared: Arc::default() }
+    pub fn new(name: &'static str, commands: Commands) -> Queue {
+        let left = (commands == Commands::Waiter).then(Arc::default);
+        Queue { worker: Arc::new(Worker::new(name)), shared: Arc::default(), left }
     }
 
     /// Runs a command in the call, if nothing is in the queue. `None`: there is a command in it, and this one
@@ -68,7 +99,7 @@ impl Queue {
         let (command, shared) = (Arc::new(Command::default()), self.shared.clone());
         let (fires, due) = (command.clone(), Instant::now());
         shared.pending.fetch_add(1, SeqCst);
-        self.worker.run(Box::new(move || {
+        let job = Box::new(move || {
             let start = now();
             let outcome = caught(|| shared.run(Some(due), time, work));
             let panicked = |panic| {
@@ -77,8 +108,13 @@ impl Queue {
             };
             shared.pending.fetch_sub(1, SeqCst);
             fires.fire(outcome.unwrap_or_else(panicked).map(|()| (start, now())));
-        }));
-        Event::new(Pending(command))
+        });
+        match &self.left {
+            None => self.worker.run(job),
+            Some(left) => left.jobs.lock().unwrap_or_else(PoisonError::into_inner).push_back(job),
+        }
+        let driven = self.left.clone().map(|left| (left, self.worker.clone()));
+        Event::new(Pending { command, driven })
     }
 }
 
@@ -127,6 +163,10 @@ impl Command {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_over(&self) -> bool {
+        self.lock().outcome.is_some()
+    }
+
     fn fire(&self, outcome: Outcome) {
         let mut state = self.lock();
         state.outcome = Some(outcome);
@@ -138,34 +178,48 @@ impl Command {
 }
 
 /// The event of a command.
-struct Pending(Arc<Command>);
+struct Pending {
+    command: Arc<Command>,
+    /// What was left before it, and the thread that drives it for callbacks.
+    driven: Option<(Arc<Left>, Arc<Worker>)>,
+}
 
 impl Completion for Pending {
     fn ready(&self) -> bool {
-        self.0.lock().outcome.is_some()
+        if let Some((left, _)) = &self.driven {
+            left.drive(|| self.command.is_over());
+        }
+        self.command.is_over()
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        let mut state = self.0.lock();
+        if let Some((left, _)) = &self.driven {
+            left.drive(|| self.command.is_over());
+        }
+        let mut state = self.command.lock();
         loop {
             match &state.outcome {
                 Some(outcome) => return outcome.clone().map(drop),
-                None => state = self.0.fired.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => state = self.command.fired.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
-        let mut state = self.0.lock();
-        if state.outcome.is_none() {
-            state.callbacks.push(callback);
-            return;
+        let mut state = self.command.lock();
+        if state.outcome.is_some() {
+            drop(state);
+            return callback();
         }
+        state.callbacks.push(callback);
         drop(state);
-        callback();
+        if let Some((left, worker)) = &self.driven {
+            let (left, command) = (left.clone(), self.command.clone());
+            worker.run(Box::new(move || left.drive(|| command.is_over())));
+        }
     }
 
     fn times(&self) -> Option<(u64, u64)> {
-        self.0.lock().outcome.clone()?.ok()
+        self.command.lock().outcome.clone()?.ok()
     }
 }

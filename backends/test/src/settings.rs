@@ -28,11 +28,27 @@ pub(crate) struct DeviceSettings {
     pub ns: f64,
     /// Bytes per second; 0: no limit.
     pub rate: f64,
-    /// Commands run in the call.
-    pub on_caller: bool,
+    pub queue: Commands,
     /// Buffers are looked up before they are used.
     pub checks: bool,
     pub faults: Vec<Fault>,
+    /// The command of the devices that are there with which it comes; 0: it is there from the beginning.
+    pub comes: u64,
+    /// Its command with which it goes; 0: it stays.
+    pub goes: u64,
+}
+
+/// Where commands run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Commands {
+    /// On the queue's thread, from when they come.
+    #[default]
+    Thread,
+    /// In the call.
+    Caller,
+    /// On the thread that waits for them or asks whether they are over. Where a callback is asked for, on the
+    /// queue's thread.
+    Waiter,
 }
 
 /// A command of a device that goes wrong.
@@ -58,7 +74,7 @@ impl Settings {
     pub fn parse(text: &str) -> Result<Settings, Unavailable> {
         let mut words = Vec::new();
         for word in text.split_whitespace() {
-            let known = "devices, space, memory, peers, ns, rate, queue, checks, fail or lose";
+            let known = "devices, space, memory, peers, ns, rate, queue, checks, fail, lose, come or go";
             match word.split_once('=') {
                 Some((name, value)) if known.split([',', ' ']).any(|k| k == name) => {
                     words.push((name, value))
@@ -78,8 +94,14 @@ impl Settings {
         let memory = each(value("memory"), count, "`memory=` and bytes such as 64K", bytes)?;
         let ns = each(value("ns"), count, "`ns=` and nanoseconds, 0 or more", amount)?;
         let rate = each(value("rate"), count, "`rate=` and bytes per second, 0 or more", amount)?;
-        let caller = |text: &str| choice(text, ["thread", "caller"]);
-        let queue = each(value("queue"), count, "`queue=thread` or `queue=caller`", caller)?;
+        let commands = |text: &str| match text {
+            "thread" => Some(Commands::Thread),
+            "caller" => Some(Commands::Caller),
+            "waiter" => Some(Commands::Waiter),
+            _ => None,
+        };
+        let queue =
+            each(value("queue"), count, "`queue=thread`, `queue=caller` or `queue=waiter`", commands)?;
         let yes = |name: &str| match value(name).map(|text| (text, choice(text, ["no", "yes"]))) {
             None => Ok(true),
             Some((_, Some(yes))) => Ok(yes),
@@ -91,9 +113,11 @@ impl Settings {
             memory: memory.get(k).copied().unwrap_or(0),
             ns: ns.get(k).copied().unwrap_or(0.0),
             rate: rate.get(k).copied().unwrap_or(0.0),
-            on_caller: queue.get(k).copied().unwrap_or(false),
+            queue: queue.get(k).copied().unwrap_or_default(),
             checks,
             faults: Vec::new(),
+            comes: 0,
+            goes: 0,
         };
         let mut settings = Settings { devices: (0..count).map(device).collect(), peers };
         for (name, text) in words {
@@ -107,16 +131,18 @@ impl Settings {
         let parts: Vec<&str> = text.split(':').collect();
         let (device, command, number_of) = match (name, &parts[..]) {
             ("fail", [device, command, n]) => (*device, *command, *n),
-            ("lose", [device, n]) => (*device, "any", *n),
+            ("lose" | "come" | "go", [device, n]) => (*device, "any", *n),
             ("fail", _) => return Err(wrong("`fail=DEVICE:COMMAND:N`, such as fail=1:launch:3", text)),
-            ("lose", _) => return Err(wrong("`lose=DEVICE:N`, such as lose=1:3", text)),
+            ("lose" | "come" | "go", _) => {
+                return Err(wrong(&format!("`{name}=DEVICE:N`, such as {name}=1:3"), text));
+            }
             _ => return Ok(()),
         };
         let command = match command {
             "launch" => Command::Launch,
             "copy" => Command::Copy,
             "alloc" => Command::Alloc,
-            "any" if name == "lose" => Command::Any,
+            "any" if name != "fail" => Command::Any,
             _ => return Err(wrong("a command of launch, copy and alloc", text)),
         };
         let there = self.devices.len();
@@ -124,12 +150,20 @@ impl Settings {
         let (Some(device), Some(number)) = (device, number(number_of).filter(|n| *n > 0)) else {
             return Err(wrong(&format!("a device from 0 to {}, and a number from 1", there - 1), text));
         };
-        device.faults.push(Fault { command, number });
+        match name {
+            "come" => device.comes = number,
+            "go" => device.goes = number,
+            _ => device.faults.push(Fault { command, number }),
+        }
         Ok(())
     }
 
     /// Devices with one memory must agree on its size, and the host's is all of a device's memory or none.
+    /// One of them is there from the beginning.
     fn check(&self) -> Result<(), Unavailable> {
+        if self.devices.iter().all(|device| device.comes > 0) {
+            return Err(wrong("a device that is there from the beginning", "`come=` for all of them"));
+        }
         for (k, device) in self.devices.iter().enumerate() {
             if device.spaces.len() > 1 && device.spaces.contains(&SPACE_HOST) {
                 let found = device.spaces.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
@@ -206,9 +240,11 @@ mod tests {
             memory: 0,
             ns: 0.0,
             rate: 0.0,
-            on_caller: false,
+            queue: Commands::Thread,
             checks: true,
             faults: Vec::new(),
+            comes: 0,
+            goes: 0,
         };
         assert_eq!(settings.devices, [one]);
     }
@@ -218,10 +254,9 @@ mod tests {
         let text = "devices=3  space=0,4+7 memory=0,2K ns=1.5 rate=1e9,0 queue=thread,caller peers=no";
         let Settings { devices, peers } = Settings::parse(text).unwrap();
         assert!(!peers);
-        let told: Vec<_> =
-            devices.iter().map(|d| (&d.spaces[..], d.memory, d.ns, d.rate, d.on_caller)).collect();
-        let further = (&[4, 7][..], 2048, 1.5, 0.0, true);
-        assert_eq!(told, [(&[0][..], 0, 1.5, 1e9, false), further, further]);
+        let told: Vec<_> = devices.iter().map(|d| (&d.spaces[..], d.memory, d.ns, d.rate, d.queue)).collect();
+        let further = (&[4, 7][..], 2048, 1.5, 0.0, Commands::Caller);
+        assert_eq!(told, [(&[0][..], 0, 1.5, 1e9, Commands::Thread), further, further]);
     }
 
     #[test]
@@ -248,7 +283,7 @@ mod tests {
             ("ns=-1", "`ns=`"),
             ("ns=nan", "`ns=`"),
             ("rate=fast", "`rate=`"),
-            ("queue=", "`queue=thread` or `queue=caller`, found ``"),
+            ("queue=", "`queue=thread`, `queue=caller` or `queue=waiter`, found ``"),
             ("peers=1", "`peers=yes` or `peers=no`"),
             ("checks=off", "`checks=yes` or `checks=no`"),
             ("fail=launch", "fail=1:launch:3"),
@@ -256,6 +291,9 @@ mod tests {
             ("fail=1:copy:1", "a device from 0 to 0"),
             ("fail=0:copy:0", "a number from 1"),
             ("lose=0", "lose=1:3"),
+            ("go=0", "`go=DEVICE:N`, such as go=1:3"),
+            ("come=0:1", "a device that is there from the beginning"),
+            ("come=1:1", "a device from 0 to 0"),
             ("devices=2 space=1 memory=1K,2K", "one size for each memory space"),
         ] {
             let message = Settings::parse(text).unwrap_err().0;

@@ -231,8 +231,8 @@ impl Drop for HeldMemories<'_> {
 pub(super) enum Runner {
     /// A worker, which waits for nothing.
     Worker,
-    /// An extra thread, which waits for memory, launches of other threads, and devices, but not for the end
-    /// of the pipeline on a device.
+    /// An extra thread, or one that does as they do, which waits for memory, launches of other threads, and
+    /// devices, but not for the end of the pipeline on a device.
     Extra,
     /// A thread that waits for the pipeline, or for one after it.
     Waiting,
@@ -316,6 +316,7 @@ impl<'a> InTurn<'a> {
         failed
             || runtime.spreads
             || runtime.runs_ahead
+            || runtime.keeps_threads
             || list.blocks
             || (list.may_block && timed())
             || (first == 0 && reorder::changes(list, runtime))

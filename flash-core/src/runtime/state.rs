@@ -40,6 +40,9 @@ pub(crate) struct Runtime {
     /// True if its first device uses the host's memory and works without the host: on the inline path it gets
     /// the next launch while it runs one.
     pub(super) runs_ahead: bool,
+    /// True if some device keeps the thread that launches on it, and is no processor of the host's: workers do
+    /// not wait for it.
+    pub(super) keeps_threads: bool,
     /// True if some device may have to load an image before it runs a kernel.
     pub(super) has_images: bool,
     /// True if some device keeps handles of the host's memory in which it works.
@@ -70,6 +73,8 @@ impl Runtime {
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
         let runs_ahead =
             devices.first().is_some_and(|first| first.info().host_memory && !first.info().synchronous);
+        let keeps_threads =
+            devices.iter().any(|device| device.info().synchronous && device.info().class != Class::Cpu);
         let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
         // Arrays that the program makes from now on lie where agents have them, too.
         for device in &devices {
@@ -101,6 +106,7 @@ impl Runtime {
             priority,
             spreads,
             runs_ahead,
+            keeps_threads,
             has_images,
             keeps_host,
         }

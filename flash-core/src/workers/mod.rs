@@ -5,6 +5,7 @@
 //! something other than a processor runs on extra threads (`blocking.rs`).
 
 pub(crate) mod blocking;
+mod of_plugins;
 mod plain;
 
 use crate::devices::catalog::Catalog;

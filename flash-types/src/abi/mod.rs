@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 12;
+pub const ABI_MINOR: u32 = 13;
 /// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host
 /// used.
 pub const ABI_MINOR_OLDEST: u32 = 9;

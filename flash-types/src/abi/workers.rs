@@ -1,6 +1,11 @@
-//! The extension `workers` of a backend: its threads run work of the host when they have none of their own.
+//! Worker threads, from two sides. The extension `workers` of a backend: its threads run work of the host when
+//! they have none of their own. The extension `workers` of the host: the process's worker threads run work of
+//! a plugin.
 
-/// Name of the extension; its version is 1.
+use super::Error;
+use core::ffi::c_void;
+
+/// Name of both extensions; their version is 1.
 pub const WORKERS_EXTENSION: &str = "workers";
 
 /// The extension `workers`, version 1, of a backend: threads that run work of the host. Since minor version
@@ -41,3 +46,37 @@ pub struct WorkerHost {
 unsafe impl Sync for WorkerHost {}
 // SAFETY: as above.
 unsafe impl Send for WorkerHost {}
+
+/// Work of a plugin for the worker threads of the process. Opaque.
+#[repr(C)]
+pub struct WorkSource {
+    _opaque: [u8; 0],
+}
+
+/// The worker threads of the process, for plugins: the extension `workers`, version 1, of
+/// [`HostApi::get_extension`](super::HostApi::get_extension). All functions may be called from any thread.
+/// Since minor version 13.
+#[repr(C)]
+pub struct WorkSourcesApi {
+    /// Size of this struct in the host.
+    pub struct_size: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Lets workers ask `run_one(context)` from now on, on any thread and on several at once, until `remove`.
+    /// It runs one piece of work on the calling thread, and answers 1; or 0 if there is none. A piece does not
+    /// wait for other work of workers, as all of them may be waiting. What waits for something other than a
+    /// processor belongs on a thread of the plugin's own. A worker asks when it has nothing else to do.
+    pub add: Option<
+        unsafe extern "C" fn(
+            run_one: unsafe extern "C" fn(context: *mut c_void) -> u32,
+            context: *mut c_void,
+            source: *mut *mut WorkSource,
+        ) -> *mut Error,
+    >,
+    /// No worker asks it any more when this returns: it waits for pieces that run. Not from within one of them,
+    /// which is an error. The source is not used afterwards, unless there was an error.
+    pub remove: Option<unsafe extern "C" fn(source: *mut WorkSource) -> *mut Error>,
+    /// Announces work for up to `count` workers: those that are awake and idle look at once, and others are
+    /// woken for the rest. Call it after the work is there.
+    pub wake: Option<unsafe extern "C" fn(count: u32)>,
+}

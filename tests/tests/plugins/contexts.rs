@@ -151,6 +151,30 @@ fn a_setting_of_the_process_is_that_of_the_first_context() {
 }
 
 #[test]
+fn a_plugin_has_its_work_run_by_the_worker_threads_of_the_process() {
+    let place = plugins::directory();
+    shared("workers.c", &["-pthread"], &place.path().join("libworks.so"));
+    let context = Context::builder().set("plugin_path", place.path().join("libworks.so").display());
+    let context = context.build().unwrap();
+    let plugin = context.runtime("WORKS").unwrap().devices()[0];
+    for _ in 0..20 {
+        let answer = plugin.query("run").unwrap();
+        let (count, threads) = answer.split_once(" pieces by ").unwrap();
+        assert_eq!(count.trim_start_matches('"'), "1000");
+        let (threads, _) = threads.split_once(';').unwrap();
+        assert!(threads.split(' ').all(|name| name.starts_with("flash-")), "{threads}");
+        // It was removed.
+        assert_eq!(plugin.query("left").unwrap(), "1");
+    }
+    let answer = plugin.query("within").unwrap();
+    assert!(answer.contains("found one from within a piece"), "{answer}");
+    let refused = plugin.query("add_null").unwrap_err().to_string();
+    assert!(refused.contains("expected a place for the source, found NULL"), "{refused}");
+    let refused = plugin.query("remove_null").unwrap_err().to_string();
+    assert!(refused.contains("expected a source that was added, found NULL"), "{refused}");
+}
+
+#[test]
 fn a_plugin_lists_devices_and_implementations_and_adds_some() {
     let place = plugins::directory();
     shared("registry.c", &[], &place.path().join("libregistry.so"));

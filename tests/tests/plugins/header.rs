@@ -47,7 +47,7 @@ fn source() -> String {
     source = source
         .replace("pub class: u32", "pub device_class: u32")
         .replace("DeviceInfo::class", "DeviceInfo::device_class");
-    for opaque in ["Error", "Device", "Kernel", "Event"] {
+    for opaque in ["Error", "Device", "Kernel", "Event", "WorkSource"] {
         let with_fields = format!("#[repr(C)]\npub struct {opaque} {{\n    _opaque: [u8; 0],\n}}");
         assert!(source.contains(&with_fields), "{opaque} is no opaque type any more: change this list");
         source = source.replace(&with_fields, &format!("pub struct {opaque} {{}}"));
@@ -240,6 +240,7 @@ fn layout() -> Vec<String> {
         }
         workers::Workers { struct_size, count, wake }
         workers::WorkerHost { struct_size, reserved, news, serve, pass_on }
+        workers::WorkSourcesApi { struct_size, reserved, add, remove, wake }
     }
 }
 

@@ -212,7 +212,9 @@ fn what_follows_a_failure_fails_as_one_after_another() {
 /// Also with a memory that the devices share with the host, and with launches that are over on return.
 #[test]
 fn devices_in_the_hosts_memory_and_fast_ones_do_as_well() {
-    in_process(&[("FLASH_TEST", "devices=2 space=0 ns=2000")], || (0..20).for_each(fails_as_one_after_another));
+    in_process(&[("FLASH_TEST", "devices=2 space=0 ns=2000")], || {
+        (0..20).for_each(fails_as_one_after_another)
+    });
     in_process(&[("FLASH_TEST", "devices=2 space=0,7")], || (0..20).for_each(fails_as_one_after_another));
     in_process(&[("FLASH_TEST", "devices=2 queue=caller")], || (0..20).for_each(fails_as_one_after_another));
 }

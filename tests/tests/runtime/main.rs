@@ -6,6 +6,7 @@ mod at_once;
 mod by_name;
 mod check_writes;
 mod closures;
+mod come_and_go;
 mod descriptors;
 mod device_code;
 mod devices;

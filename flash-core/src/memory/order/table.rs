@@ -323,6 +323,18 @@ impl<E: Extent> Order<E> {
         self.lock().entries.contains_key(&ticket)
     }
 
+    /// True if a pipeline comes after it that may follow it on their device.
+    pub fn is_followed(&self, ticket: Ticket) -> bool {
+        let table = self.lock();
+        let Some(entry) = table.entries.get(&ticket).filter(|entry| entry.follows.is_some()) else {
+            return false;
+        };
+        entry
+            .after
+            .iter()
+            .any(|next| table.entries.get(next).is_some_and(|next| next.follows == entry.follows))
+    }
+
     /// True if others come before it that have not left, or it is not ready.
     pub fn waits(&self, ticket: Ticket) -> bool {
         self.lock().entries.get(&ticket).is_some_and(|entry| entry.before > 0)

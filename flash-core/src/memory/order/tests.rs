@@ -1,7 +1,7 @@
 use super::{Order, Region, Start, Ticket, Touch};
 use crate::memory::region::Grid;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 fn all() -> Vec<Touch<Region>> {
     let all = Region::all(&Grid::new(&[], 10));
@@ -104,7 +104,8 @@ fn pipelines_follow_when_their_device_has_all_before_them_and_have_their_turn_af
                 len => below(len + 2).min(len),
             };
             if next == pipelines.len() {
-                let mut memories: Vec<_> = (0..1 + below(2)).map(|_| (below(3) as u64, below(2) == 0)).collect();
+                let mut memories: Vec<_> =
+                    (0..1 + below(2)).map(|_| (below(3) as u64, below(2) == 0)).collect();
                 memories.dedup_by_key(|(memory, _)| *memory);
                 let after: Vec<_> = (0..below(2)).filter(|_| next > 0).map(|_| below(next.max(1))).collect();
                 let device = [None, Some(0), Some(0), Some(1)][below(4)];
@@ -129,7 +130,9 @@ fn pipelines_follow_when_their_device_has_all_before_them_and_have_their_turn_af
                     pipeline.stage = Stage::Ready;
                     order.ready(pipeline.ticket, start());
                 }
-                Stage::Asked | Stage::Turn if !pipeline.there && pipeline.device.is_some() && below(3) > 0 => {
+                Stage::Asked | Stage::Turn
+                    if !pipeline.there && pipeline.device.is_some() && below(3) > 0 =>
+                {
                     pipeline.there = true;
                     order.is_there(pipeline.ticket, pipeline.device.unwrap());
                 }
@@ -163,7 +166,9 @@ fn pipelines_follow_when_their_device_has_all_before_them_and_have_their_turn_af
                 match this.stage {
                     Stage::Again => assert!(!before.is_empty(), "{at} could have its turn"),
                     Stage::Ready => assert!(!before.iter().all(on), "{at} could go on"),
-                    Stage::Asked => assert!(before.iter().all(on), "{at} follows others than those before it"),
+                    Stage::Asked => {
+                        assert!(before.iter().all(on), "{at} follows others than those before it")
+                    }
                     _ => {}
                 }
             }

@@ -11,7 +11,7 @@
 //! It waits for nothing. Where that is not so, it waits for its turn as ever.
 //!
 //! *Which thread.* The one that makes it possible: the caller of `exec_async`, or the extra thread that has
-//! given the device the pipeline before. A worker and a thread that ends pipelines hand it to an extra thread:
+//! given the device the pipeline before, or a thread that waits for one of them. A worker and a thread that ends pipelines hand it to an extra thread:
 //! the driver may wait for room in its queue, which comes as pipelines end. Giving one may make it possible
 //! for the next: they are given one after another, and not on top of each other's stack.
 

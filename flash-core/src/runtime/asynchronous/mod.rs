@@ -193,6 +193,11 @@ impl QueuedPipeline for Task {
 
     fn run(mut self: Box<Self>, runner: Runner) -> bool {
         let rest = self.rest.take();
+        let runner = match runner {
+            // Those that come after it are given to the device, too, where a wait for its end would keep them.
+            Runner::Waiting if rest.is_none() && ORDER.is_followed(self.ticket()) => Runner::Extra,
+            _ => runner,
+        };
         let (list, runtime) = self.pipeline.buffer.parts();
         let state = InTurn::of_task(&self.touched, runner, rest);
         let run = || launch::run_in_turn(list, runtime, &state, Some(self.pending.outcome()));

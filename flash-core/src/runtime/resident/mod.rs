@@ -217,11 +217,7 @@ impl<'a> Run<'a> {
         self.leave_to(thread, came)
     }
 
-    fn leave_to(
-        &mut self,
-        thread: Option<DeviceThread>,
-        came: (usize, Option<Error>),
-    ) -> Box<LeftToDevice> {
+    fn leave_to(&mut self, thread: Option<DeviceThread>, came: (usize, Option<Error>)) -> Box<LeftToDevice> {
         let shared = self.shared.drain(..).map(std::ptr::from_ref).collect();
         let launches = std::mem::take(&mut self.pending);
         let failures = match self.ending {
@@ -410,7 +406,9 @@ impl<'a> Run<'a> {
         if limit.is_none() && profile.is_none() {
             let event = match self.list.nodes().len() {
                 // No other launch goes to the device meanwhile.
-                1 if self.ending == Ending::Waited => launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None),
+                1 if self.ending == Ending::Waited => {
+                    launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None)
+                }
                 _ => launch.begin(args, self.ending == Ending::Waited),
             };
             match event? {
@@ -470,7 +468,10 @@ impl<'a> Run<'a> {
     /// A failure poisons what the submission should have written. Later submissions that read that count as
     /// skipped, whatever has become of them on the device.
     fn settle(&self, done: usize, failed: Vec<(usize, Error)>) -> Vec<LaunchError> {
-        failed.first().map(|(first, _)| *first).map_or_else(Vec::new, |first| self.settle_from(first, done, failed))
+        failed
+            .first()
+            .map(|(first, _)| *first)
+            .map_or_else(Vec::new, |first| self.settle_from(first, done, failed))
     }
 
     /// The same from a submission on: those before it can have read nothing poisoned.
