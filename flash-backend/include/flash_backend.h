@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 12
+#define FLASH_ABI_MINOR 13
 
 // The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host
 // used.
@@ -196,6 +196,9 @@ typedef struct flash_event flash_event;
 
 // A kernel implementation made ready for one device. Opaque.
 typedef struct flash_kernel flash_kernel;
+
+// Work of a plugin for the worker threads of the process. Opaque.
+typedef struct flash_work_source flash_work_source;
 
 // The values of one dimension.
 typedef struct flash_space_dim {
@@ -800,6 +803,29 @@ typedef struct flash_workers {
   // do when they are done with what they run. 0: no thread can be had.
   uint32_t (*wake)(const struct flash_worker_host *host, uint32_t count);
 } flash_workers;
+
+// The worker threads of the process, for plugins: the extension `workers`, version 1, of
+// flash_host_api.get_extension. All functions may be called from any thread.
+// Since minor version 13.
+typedef struct flash_work_sources_api {
+  // Size of this struct in the host.
+  uint32_t struct_size;
+  // 0.
+  uint32_t reserved;
+  // Lets workers ask `run_one(context)` from now on, on any thread and on several at once, until `remove`.
+  // It runs one piece of work on the calling thread, and answers 1; or 0 if there is none. A piece does not
+  // wait for other work of workers, as all of them may be waiting. What waits for something other than a
+  // processor belongs on a thread of the plugin's own. A worker asks when it has nothing else to do.
+  struct flash_error *(*add)(uint32_t (*run_one)(void *context),
+                             void *context,
+                             struct flash_work_source **source);
+  // No worker asks it any more when this returns: it waits for pieces that run. Not from within one of them,
+  // which is an error. The source is not used afterwards, unless there was an error.
+  struct flash_error *(*remove)(struct flash_work_source *source);
+  // Announces work for up to `count` workers: those that are awake and idle look at once, and others are
+  // woken for the rest. Call it after the work is there.
+  void (*wake)(uint32_t count);
+} flash_work_sources_api;
 
 /* First field of flash_plugin_header: the bytes FLASHPLG. */
 #define FLASH_MAGIC UINT64_C(0x474c504853414c46)

@@ -42,7 +42,7 @@ pub(super) struct LeftToDevice {
     came: (usize, Option<Error>),
     /// The number of failures of others before it began, if it follows them.
     failures: Option<u64>,
-    /// Residences of memories that others may read meanwhile, with this pipeline as a user.
+    /// Residences of memories that others may use meanwhile, with this pipeline as a user.
     shared: SmallVec<[*const PublishedResidence; 8]>,
     active_run: Option<ActiveRun>,
     /// Ends the pipeline, whatever other threads wait for. `None`: there is no launch to wait for.

@@ -183,7 +183,7 @@ struct Run<'a> {
     runtime: &'a Runtime,
     device: &'static DeviceHandle,
     known: FootprintCache,
-    /// Residences of memories that others may read meanwhile.
+    /// Residences of memories that others may use meanwhile.
     shared: SmallVec<[&'a PublishedResidence; 8]>,
     pending: Launches,
     ending: Ending,
@@ -437,7 +437,9 @@ impl<'a> Run<'a> {
     #[inline]
     fn home_of(&mut self, hold: &Hold) -> Option<(&'a ArrayInner, &'a Residence)> {
         let header = self.list.memory(hold.touched)?;
-        if self.list.is_written(hold.touched) {
+        // The end of one before it may publish another, if that has failed.
+        let follows = matches!(self.ending, Ending::Following(_));
+        if self.list.is_written(hold.touched) && !follows {
             return Some((header, header.home.alone()?));
         }
         let home = header.home.share()?;
