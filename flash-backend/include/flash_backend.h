@@ -813,14 +813,14 @@ typedef struct flash_work_sources_api {
   // 0.
   uint32_t reserved;
   // Lets workers ask `run_one(context)` from now on, on any thread and on several at once, until `remove`.
-  // It runs one piece of work on the calling thread, and answers 1; or 0 if there is none. A piece does not
-  // wait for other work of workers, as all of them may be waiting. What waits for something other than a
-  // processor belongs on a thread of the plugin's own. A worker asks when it has nothing else to do.
+  // It runs one piece of work on the calling thread, and answers 1; or 0 if there is none. A piece does
+  // not wait for other work of workers, as all of them may be waiting. What waits for something other than
+  // a processor belongs on a thread of the plugin's own. A worker asks when it has nothing else to do.
   struct flash_error *(*add)(uint32_t (*run_one)(void *context),
                              void *context,
                              struct flash_work_source **source);
-  // No worker asks it any more when this returns: it waits for pieces that run. Not from within one of them,
-  // which is an error. The source is not used afterwards, unless there was an error.
+  // No worker asks it any more when this returns: it waits for pieces that run. Not from within one of
+  // them, which is an error. The source is not used afterwards, unless there was an error.
   struct flash_error *(*remove)(struct flash_work_source *source);
   // Announces work for up to `count` workers: those that are awake and idle look at once, and others are
   // woken for the rest. Call it after the work is there.

@@ -128,8 +128,8 @@ pub(crate) struct OwnedLaunch {
     _parts: Vec<Box<Part>>,
 }
 
-// SAFETY: pointers lead to what it owns, which never changes, and to arrays and the number that says stop, which
-// the host keeps until the launch is complete, whatever thread runs it.
+// SAFETY: pointers lead to what it owns, which never changes, and to arrays and the number that says stop,
+// which the host keeps until the launch is complete, whatever thread runs it.
 unsafe impl Send for OwnedLaunch {}
 
 impl OwnedLaunch {

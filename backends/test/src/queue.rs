@@ -5,8 +5,8 @@
 //! a command runs, so there is never more than one at a time.
 //!
 //! Of a device that makes no progress by itself, commands are *left* until a thread of the host drives them:
-//! one that waits for a command, or asks whether it is over, runs what was left up to that one. A callback has
-//! no such thread: the queue's drives them then.
+//! one that waits for a command, or asks whether it is over, runs what was left up to that one. A callback
+//! has no such thread: the queue's drives them then.
 
 use crate::settings::Commands;
 use flash_backend::Code;

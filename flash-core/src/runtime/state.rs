@@ -40,8 +40,8 @@ pub(crate) struct Runtime {
     /// True if its first device uses the host's memory and works without the host: on the inline path it gets
     /// the next launch while it runs one.
     pub(super) runs_ahead: bool,
-    /// True if some device keeps the thread that launches on it, and is no processor of the host's: workers do
-    /// not wait for it.
+    /// True if some device keeps the thread that launches on it, and is no processor of the host's: workers
+    /// do not wait for it.
     pub(super) keeps_threads: bool,
     /// True if some device may have to load an image before it runs a kernel.
     pub(super) has_images: bool,

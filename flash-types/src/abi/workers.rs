@@ -1,6 +1,6 @@
-//! Worker threads, from two sides. The extension `workers` of a backend: its threads run work of the host when
-//! they have none of their own. The extension `workers` of the host: the process's worker threads run work of
-//! a plugin.
+//! Worker threads, from two sides. The extension `workers` of a backend: its threads run work of the host
+//! when they have none of their own. The extension `workers` of the host: the process's worker threads run
+//! work of a plugin.
 
 use super::Error;
 use core::ffi::c_void;
@@ -63,9 +63,9 @@ pub struct WorkSourcesApi {
     /// 0.
     pub reserved: u32,
     /// Lets workers ask `run_one(context)` from now on, on any thread and on several at once, until `remove`.
-    /// It runs one piece of work on the calling thread, and answers 1; or 0 if there is none. A piece does not
-    /// wait for other work of workers, as all of them may be waiting. What waits for something other than a
-    /// processor belongs on a thread of the plugin's own. A worker asks when it has nothing else to do.
+    /// It runs one piece of work on the calling thread, and answers 1; or 0 if there is none. A piece does
+    /// not wait for other work of workers, as all of them may be waiting. What waits for something other than
+    /// a processor belongs on a thread of the plugin's own. A worker asks when it has nothing else to do.
     pub add: Option<
         unsafe extern "C" fn(
             run_one: unsafe extern "C" fn(context: *mut c_void) -> u32,
@@ -73,8 +73,8 @@ pub struct WorkSourcesApi {
             source: *mut *mut WorkSource,
         ) -> *mut Error,
     >,
-    /// No worker asks it any more when this returns: it waits for pieces that run. Not from within one of them,
-    /// which is an error. The source is not used afterwards, unless there was an error.
+    /// No worker asks it any more when this returns: it waits for pieces that run. Not from within one of
+    /// them, which is an error. The source is not used afterwards, unless there was an error.
     pub remove: Option<unsafe extern "C" fn(source: *mut WorkSource) -> *mut Error>,
     /// Announces work for up to `count` workers: those that are awake and idle look at once, and others are
     /// woken for the rest. Call it after the work is there.

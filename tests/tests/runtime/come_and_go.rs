@@ -98,7 +98,7 @@ fn pipelines_go_on_while_devices_come_and_go() {
             std::thread::scope(|scope| {
                 let threads = [false, false, true].map(|keeps| scope.spawn(move || work(keeps)));
                 let losses = threads.map(|thread| thread.join().unwrap());
-                // What keeps a device that has gone fails each time; the others meet a device's end a few times.
+                // What keeps a device that has gone fails each time, the others when a device goes.
                 assert!(losses[2] > 50 && losses[0] < 300, "{losses:?}");
             });
             let last = get_runtime("TEST").unwrap();

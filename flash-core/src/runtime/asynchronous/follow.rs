@@ -11,9 +11,10 @@
 //! It waits for nothing. Where that is not so, it waits for its turn as ever.
 //!
 //! *Which thread.* The one that makes it possible: the caller of `exec_async`, or the extra thread that has
-//! given the device the pipeline before, or a thread that waits for one of them. A worker and a thread that ends pipelines hand it to an extra thread:
-//! the driver may wait for room in its queue, which comes as pipelines end. Giving one may make it possible
-//! for the next: they are given one after another, and not on top of each other's stack.
+//! given the device the pipeline before, or a thread that waits for one of them. A worker and a thread that
+//! ends pipelines hand it to an extra thread: the driver may wait for room in its queue, which comes as
+//! pipelines end. Giving one may make it possible for the next: they are given one after another, and not on
+//! top of each other's stack.
 
 use super::pending::QueuedPipeline;
 use super::{InTurn, Runner, Task, go_on};

@@ -194,7 +194,7 @@ impl QueuedPipeline for Task {
     fn run(mut self: Box<Self>, runner: Runner) -> bool {
         let rest = self.rest.take();
         let runner = match runner {
-            // Those that come after it are given to the device, too, where a wait for its end would keep them.
+            // Those that come after it are given to the device, too: a wait for its end would keep them.
             Runner::Waiting if rest.is_none() && ORDER.is_followed(self.ticket()) => Runner::Extra,
             _ => runner,
         };

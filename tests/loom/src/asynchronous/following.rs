@@ -52,6 +52,20 @@ impl Start for Pipeline {
 }
 
 impl Device {
+    fn new() -> Arc<Device> {
+        Arc::new(Device {
+            order: Order::default(),
+            queue: Mutex::new(VecDeque::new()),
+            given: Condvar::new(),
+            contents: UnsafeCell::new(0),
+        })
+    }
+
+    fn contents(&self) -> u64 {
+        // SAFETY: loom checks this access.
+        self.contents.with(|contents| unsafe { *contents })
+    }
+
     fn add(&self, number: u64) {
         // SAFETY: loom checks this access.
         self.contents.with_mut(|contents| unsafe { *contents = *contents * 3 + number });
@@ -101,16 +115,16 @@ impl Device {
     }
 }
 
+/// The contents after pipelines with these numbers.
+fn after(numbers: [u64; 4]) -> u64 {
+    numbers.into_iter().fold(0, |contents, number| contents * 3 + number)
+}
+
 /// What comes after a pipeline is given to the device, or waits for its turn, as the device ends that one.
 #[test]
 fn pipelines_that_follow_on_a_device_end_one_after_another() {
     check(2, || {
-        let device = Arc::new(Device {
-            order: Order::default(),
-            queue: Mutex::new(VecDeque::new()),
-            given: Condvar::new(),
-            contents: UnsafeCell::new(0),
-        });
+        let device = Device::new();
         let works = device.clone();
         let thread = thread::spawn(move || Device::work(&works, 3));
         Device::exec_async(&device, 1);
@@ -119,7 +133,24 @@ fn pipelines_that_follow_on_a_device_end_one_after_another() {
         Device::exec_async(&device, 4);
         wait(&on_host);
         thread.join().unwrap();
-        // SAFETY: loom checks this access.
-        assert_eq!(device.contents.with(|contents| unsafe { *contents }), ((3 + 2) * 3 + 3) * 3 + 4);
+        assert_eq!(device.contents(), after([1, 2, 3, 4]));
+    });
+}
+
+#[test]
+fn pipelines_of_two_threads_follow_on_a_device_in_some_order() {
+    check(2, || {
+        let device = Device::new();
+        let [works, other] = [(); 2].map(|()| device.clone());
+        let thread = thread::spawn(move || Device::work(&works, 3));
+        let starter = thread::spawn(move || Device::exec_async(&other, 7));
+        Device::exec_async(&device, 1);
+        let on_host = Device::exec_on_host(&device, 2);
+        Device::exec_async(&device, 3);
+        wait(&on_host);
+        starter.join().unwrap();
+        thread.join().unwrap();
+        let possible = [[7, 1, 2, 3], [1, 7, 2, 3], [1, 2, 7, 3], [1, 2, 3, 7]].map(after);
+        assert!(possible.contains(&device.contents()), "{}", device.contents());
     });
 }
