@@ -179,7 +179,8 @@ pub(super) fn follows(
     let plain = |node: &Node| timeout(node, runtime).is_none() && extras(node, runtime).1.is_none();
     let may = LeftToDevice::may(device)
         && (1..resident::RUN_AHEAD).contains(&list.nodes().len())
-        && !(runtime.check_maps || runtime.has_images || list.may_block || list.blocks)
+        && !(runtime.check_maps || list.may_block || list.blocks)
+        && !(runtime.has_images && reorder::helps(list, runtime))
         && list.nodes().iter().all(plain)
         && (!runtime.spreads || touched.is_alone(list));
     may.then_some(device)
