@@ -93,7 +93,10 @@ impl FastPathGuard {
     pub fn begin() -> FastPathGuard {
         // A thread that is about to end has no flag, and no fence waits for it: at worst a run fails that
         // could wait.
-        let _ = FLAG.try_with(|flag| flag.turn());
+        let _ = FLAG.try_with(|flag| {
+            debug_assert!(!flag.is_up(), "a thread is on one fast path at a time");
+            flag.turn();
+        });
         light();
         FastPathGuard(())
     }

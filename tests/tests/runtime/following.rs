@@ -5,6 +5,7 @@ use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
+use flash_core::runtime::HostArgs;
 use flash_tests::{Random, in_process};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -238,6 +239,33 @@ fn a_device_that_is_lost_takes_along_what_followed() {
         let other = get_runtime("TEST:1").unwrap();
         mix(&other, 1, &FlashMemory::zeroed(LEN), &b).wait().unwrap();
         assert_eq!(b.get(0).unwrap(), mixed(1, 0, 1));
+    });
+}
+
+/// A signal makes it possible, sent from within a launch.
+#[test]
+fn a_function_of_the_host_lets_a_pipeline_follow() {
+    in_process(&[("FLASH_TEST", "devices=2")], || {
+        let rt = get_runtime("TEST:0").unwrap();
+        let [a, b] = on(&rt);
+        let (gate, before) = (closed(&rt), launches(&rt));
+        let (event, signal) = flash::Event::new();
+        let first = mix(&rt, 1, &a, &b);
+        let second = rt.submit(Mix::of(1, b.clone(), a.clone())).defer([LEN]).after(&event).exec_async();
+        wait_for_launches(&rt, before + 1);
+        let signal = Mutex::new(Some(signal));
+        let send = move |_: &mut HostArgs<'_>| {
+            signal.lock().unwrap().take().unwrap().send();
+            Ok(())
+        };
+        let several = get_runtime("TEST:1,ALL_CPU").unwrap();
+        several.pipeline().host(HostTask::new("signals"), send).exec().unwrap();
+        wait_for_launches(&rt, before + 2);
+        assert!(first.try_wait().is_none() && second.try_wait().is_none());
+        open();
+        [first, second, gate].iter().for_each(|handle| handle.wait().unwrap());
+        let of_b = mixed(1, 1, 2);
+        assert_eq!([a.get(0).unwrap(), b.get(0).unwrap()], [mixed(1, of_b, 1), of_b]);
     });
 }
 

@@ -13,13 +13,15 @@
 //! *Which thread.* The one that makes it possible: the caller of `exec_async`, or the extra thread that has
 //! given the device the pipeline before, or a thread that waits for one of them. A worker and a thread that
 //! ends pipelines hand it to an extra thread: the driver may wait for room in its queue, which comes as
-//! pipelines end. Giving one may make it possible for the next: they are given one after another, and not on
-//! top of each other's stack.
+//! pipelines end. So does a function of the host that signals an event, as its thread is inside a launch.
+//! Giving one may make it possible for the next: they are given one after another, and not on top of each
+//! other's stack.
 
 use super::pending::QueuedPipeline;
 use super::{InTurn, Runner, Task, go_on};
 use crate::devices::DeviceHandle;
 use crate::memory::order::{DeviceNumber, ORDER};
+use crate::nested::in_kernel;
 use crate::runtime::launch;
 use crate::workers::{self, blocking};
 use flash_backend::caught;
@@ -38,7 +40,7 @@ thread_local! {
 
 /// Gives a pipeline to its device, which has all those before it.
 pub(super) fn follow(task: Box<Task>) {
-    if workers::runs_pieces() || blocking::serves_devices() {
+    if in_kernel() || workers::runs_pieces() || blocking::serves_devices() {
         return blocking::run(task.priority(), Box::new(move || give_all(task)));
     }
     give_all(task);
