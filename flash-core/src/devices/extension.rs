@@ -69,7 +69,8 @@ impl Drop for Looking {
     }
 }
 
-fn error(text: &str) -> *mut abi::Error {
+/// An error for a plugin that used an extension wrongly.
+pub(crate) fn error(text: &str) -> *mut abi::Error {
     // SAFETY: the text lives for the call.
     HOST.error_create.map_or(null_mut(), |create| unsafe { create(abi::ERROR_INVALID, Str::new(text)) })
 }

@@ -22,6 +22,14 @@ use std::ffi::c_void;
 /// Launches that may be in flight, by position. The device ends them in this order.
 pub(super) type Launches = SmallVec<[(usize, *mut abi::Event); 8]>;
 
+/// How far a pipeline has come on a device.
+pub(super) struct Reached {
+    /// The first submission that was not run.
+    pub position: usize,
+    /// The failure of the one before that, if the device refused it.
+    pub refused: Option<Error>,
+}
+
 /// How a run on one device ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -38,8 +46,7 @@ pub(super) enum Ending {
 pub(super) struct LeftToDevice {
     device: &'static DeviceHandle,
     launches: Launches,
-    /// The first submission that was not run, and the failure of the one before that, if it was refused.
-    came: (usize, Option<Error>),
+    reached: Reached,
     /// The number of failures of others before it began, if it follows them.
     failures: Option<u64>,
     /// Residences of memories that others may use meanwhile, with this pipeline as a user.
@@ -69,11 +76,11 @@ impl LeftToDevice {
         launches: Launches,
         shared: SmallVec<[*const PublishedResidence; 8]>,
         thread: Option<DeviceThread>,
-        came: (usize, Option<Error>),
+        reached: Reached,
         failures: Option<u64>,
     ) -> LeftToDevice {
         let active_run = device.memory().map(|_| ActiveRun::begin());
-        LeftToDevice { device, launches, came, failures, shared, active_run, thread }
+        LeftToDevice { device, launches, reached, failures, shared, active_run, thread }
     }
 
     pub fn device(&self) -> &'static DeviceHandle {
@@ -82,12 +89,12 @@ impl LeftToDevice {
 
     /// The first submission that was not run.
     pub fn position(&self) -> usize {
-        self.came.0
+        self.reached.position
     }
 
     /// Whether all submissions of a pipeline are in the device's queue.
     pub fn is_all(&self, submissions: usize) -> bool {
-        self.came.0 == submissions && self.came.1.is_none()
+        self.reached.position == submissions && self.reached.refused.is_none()
     }
 
     /// The number of failures before it, if it follows other pipelines.
@@ -125,7 +132,8 @@ impl LeftToDevice {
         let launches = std::mem::take(&mut self.launches);
         // SAFETY: `new` was promised that they are the device's, and they are taken out.
         unsafe { complete_all(self.device, launches.into_iter(), failed) };
-        failed.extend(self.came.1.take().map(|error| (self.came.0 - 1, error)));
+        let Reached { position, refused } = &mut self.reached;
+        failed.extend(refused.take().map(|error| (*position - 1, error)));
         self.is_done();
         self.active_run.take()
     }

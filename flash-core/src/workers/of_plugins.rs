@@ -2,9 +2,10 @@
 //! program that loaded it. A plugin has no workers of its own to ask: what it links of this crate is a copy.
 
 use super::{Registration, Source, register, wake};
-use flash_backend::__host::{HOST, HostExtension};
+use crate::devices::extension::error;
+use flash_backend::__host::HostExtension;
+use flash_types::abi;
 use flash_types::abi::workers::{WORKERS_EXTENSION, WorkSource, WorkSourcesApi};
-use flash_types::abi::{self, Str};
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr::{from_ref, null_mut};
@@ -96,9 +97,4 @@ unsafe extern "C" fn remove(source: *mut WorkSource) -> *mut abi::Error {
 
 unsafe extern "C" fn announce(count: u32) {
     wake(count as usize);
-}
-
-fn error(text: &str) -> *mut abi::Error {
-    // SAFETY: the text lives for the call.
-    HOST.error_create.map_or(null_mut(), |create| unsafe { create(abi::ERROR_INVALID, Str::new(text)) })
 }

@@ -153,44 +153,44 @@ fn a_setting_of_the_process_is_that_of_the_first_context() {
 #[test]
 fn a_plugin_has_its_work_run_by_the_worker_threads_of_the_process() {
     let place = plugins::directory();
-    shared("workers.c", &["-pthread"], &place.path().join("libworks.so"));
-    let context = Context::builder().set("plugin_path", place.path().join("libworks.so").display());
+    shared("asks.c", &["-pthread"], &place.path().join("libasks.so"));
+    let context = Context::builder().set("plugin_path", place.path().join("libasks.so").display());
     let context = context.build().unwrap();
-    let plugin = context.runtime("WORKS").unwrap().devices()[0];
+    let plugin = context.runtime("ASKS").unwrap().devices()[0];
     for _ in 0..20 {
-        let answer = plugin.query("run").unwrap();
+        let answer = plugin.query("run work").unwrap();
         let (count, threads) = answer.split_once(" pieces by ").unwrap();
         assert_eq!(count.trim_start_matches('"'), "1000");
         let (threads, _) = threads.split_once(';').unwrap();
         assert!(threads.split(' ').all(|name| name.starts_with("flash-")), "{threads}");
         // It was removed.
-        assert_eq!(plugin.query("left").unwrap(), "1");
+        assert_eq!(plugin.query("work left").unwrap(), "1");
     }
-    let answer = plugin.query("within").unwrap();
+    let answer = plugin.query("remove work within it").unwrap();
     assert!(answer.contains("found one from within a piece"), "{answer}");
-    let refused = plugin.query("add_null").unwrap_err().to_string();
+    let refused = plugin.query("add work to NULL").unwrap_err().to_string();
     assert!(refused.contains("expected a place for the source, found NULL"), "{refused}");
-    let refused = plugin.query("remove_null").unwrap_err().to_string();
+    let refused = plugin.query("remove NULL").unwrap_err().to_string();
     assert!(refused.contains("expected a source that was added, found NULL"), "{refused}");
 }
 
 #[test]
 fn a_plugin_lists_devices_and_implementations_and_adds_some() {
     let place = plugins::directory();
-    shared("registry.c", &[], &place.path().join("libregistry.so"));
-    shared("registry.c", &["-DLISTS_IN_PROBE"], &place.path().join("libprobe.so"));
-    let context = Context::builder().set("plugin_path", place.path().join("libregistry.so").display());
+    shared("asks.c", &["-pthread"], &place.path().join("libasks.so"));
+    shared("asks.c", &["-pthread", "-DLISTS_IN_PROBE"], &place.path().join("libprobe.so"));
+    let context = Context::builder().set("plugin_path", place.path().join("libasks.so").display());
     let context = context.build().unwrap();
-    let plugin = context.runtime("REGISTRY").unwrap().devices()[0];
+    let plugin = context.runtime("ASKS").unwrap().devices()[0];
 
     let devices = plugin.query("devices").unwrap();
     assert!(devices.contains("ALL_CPU:0"), "{devices}");
-    assert!(!devices.contains("REGISTRY"), "the default context has not loaded it: {devices}");
+    assert!(!devices.contains("ASKS"), "the default context has not loaded it: {devices}");
     let implementations = plugin.query("implementations").unwrap();
     assert!(implementations.contains("plain") && !implementations.contains("added"), "{implementations}");
     let refused = plugin.query("refuse").unwrap_err().to_string();
     assert!(refused.contains("seen enough"), "{refused}");
-    let refused = plugin.query("add_null").unwrap_err().to_string();
+    let refused = plugin.query("add a NULL").unwrap_err().to_string();
     assert!(refused.contains("implementation 1 of 2"), "{refused}");
     assert!(!plugin.query("implementations").unwrap().contains("added"), "all or none");
 
@@ -217,6 +217,6 @@ fn a_plugin_lists_devices_and_implementations_and_adds_some() {
     assert_eq!(fill(&other.runtime("ALL_CPU").unwrap()), 5003, "it has the highest priority");
 
     let probing = Context::builder().set("plugin_path", place.path().join("libprobe.so").display());
-    let message = probing.build().unwrap().runtime("REGISTRY").unwrap_err().to_string();
+    let message = probing.build().unwrap().runtime("ASKS").unwrap_err().to_string();
     assert!(message.contains("found one from within its query, `probe`"), "{message}");
 }

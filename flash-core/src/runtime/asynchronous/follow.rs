@@ -18,7 +18,7 @@
 //! other's stack.
 
 use super::pending::QueuedPipeline;
-use super::{InTurn, Runner, Task, go_on};
+use super::{Awaits, InTurn, Runner, Task, go_on};
 use crate::devices::DeviceHandle;
 use crate::memory::order::{DeviceNumber, ORDER};
 use crate::nested::in_kernel;
@@ -79,7 +79,7 @@ fn give(mut task: Box<Task>) {
     // A panic is found again in its turn.
     let _ = caught(give);
     match turn.left() {
-        Some(rest) if matches!(rest.awaits, super::Awaits::Device(_)) => go_on(task, rest),
+        Some(rest) if matches!(rest.awaits, Awaits::Device(_)) => go_on(task, rest),
         rest => {
             task.rest = rest;
             ORDER.ready(task.ticket(), task);

@@ -14,7 +14,7 @@ use super::device_launch::{self, DeviceLaunch};
 use super::distributed::active_run::ActiveRun;
 use super::distributed::lanes::Lanes;
 use super::footprint::FootprintCache;
-use super::left_to_device::{Ending, Launches, LeftToDevice, complete_all};
+use super::left_to_device::{Ending, Launches, LeftToDevice, Reached, complete_all};
 use super::partition::{ArgumentFootprint, Footprint};
 use super::plan::Target;
 use super::state::Runtime;
@@ -143,7 +143,9 @@ pub(super) fn run(
         }
     }
     if let Ending::Following(_) = ending {
-        return Progress::Left(run.follow((position, failed.pop().map(|(_, error)| error))));
+        return Progress::Left(
+            run.follow(Reached { position, refused: failed.pop().map(|(_, error)| error) }),
+        );
     }
     if ending == Ending::Left
         && failed.is_empty()
@@ -208,16 +210,16 @@ impl<'a> Run<'a> {
     /// Leaves its launches to the device. `None`: that is not possible.
     fn leave(&mut self) -> Option<Box<LeftToDevice>> {
         let thread = Some(DeviceThread::reserve()?);
-        Some(self.leave_to(thread, (self.list.nodes().len(), None)))
+        Some(self.leave_to(thread, Reached { position: self.list.nodes().len(), refused: None }))
     }
 
-    /// Leaves what there is of its launches to the device; `came`: as there.
-    fn follow(&mut self, came: (usize, Option<Error>)) -> Box<LeftToDevice> {
+    /// Leaves what there is of its launches to the device.
+    fn follow(&mut self, reached: Reached) -> Box<LeftToDevice> {
         let thread = if self.pending.is_empty() { None } else { DeviceThread::reserve() };
-        self.leave_to(thread, came)
+        self.leave_to(thread, reached)
     }
 
-    fn leave_to(&mut self, thread: Option<DeviceThread>, came: (usize, Option<Error>)) -> Box<LeftToDevice> {
+    fn leave_to(&mut self, thread: Option<DeviceThread>, reached: Reached) -> Box<LeftToDevice> {
         let shared = self.shared.drain(..).map(std::ptr::from_ref).collect();
         let launches = std::mem::take(&mut self.pending);
         let failures = match self.ending {
@@ -226,7 +228,7 @@ impl<'a> Run<'a> {
         };
         // SAFETY: events of the device, taken out here; the residences are in memories that the pipeline
         // holds until it has ended, and it is their user.
-        Box::new(unsafe { LeftToDevice::new(self.device, launches, shared, thread, came, failures) })
+        Box::new(unsafe { LeftToDevice::new(self.device, launches, shared, thread, reached, failures) })
     }
 
     /// True if the device has all that a submission touches; for a pipeline that has not begun.
