@@ -162,7 +162,7 @@ impl Settings {
     /// One of them is there from the beginning.
     fn check(&self) -> Result<(), Unavailable> {
         if self.devices.iter().all(|device| device.comes > 0) {
-            return Err(wrong("a device that is there from the beginning", "`come=` for all of them"));
+            return Err(wrong("a device that is there from the beginning", "come= for all of them"));
         }
         for (k, device) in self.devices.iter().enumerate() {
             if device.spaces.len() > 1 && device.spaces.contains(&SPACE_HOST) {

@@ -1,5 +1,6 @@
 //! Devices that come and go while pipelines run, and devices that make no progress by themselves.
 
+use crate::gate::{closed_with, open};
 use flash::Error;
 use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite};
@@ -7,7 +8,6 @@ use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash_core::Code;
 use flash_tests::in_process;
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Adds one.
@@ -17,28 +17,7 @@ struct One<'a> {
     of: Item<'a, ReadWrite<u64>>,
 }
 
-/// Adds one, once the gate is open.
-#[derive(KernelDefinition)]
-#[kernel(name = "come_and_go.gate", dims(i))]
-struct Gate<'a> {
-    of: Item<'a, ReadWrite<u64>>,
-}
-
 struct Plain;
-
-/// The number of launches that wait at the gate, and whether it is open.
-static GATE: (Mutex<(usize, bool)>, Condvar) = (Mutex::new((0, false)), Condvar::new());
-
-#[kernel]
-impl CpuItem<Gate<'_>> for Plain {
-    fn item(_: Index<1>, k: GateItem<'_>) {
-        let mut state = GATE.0.lock().unwrap();
-        state.0 += 1;
-        GATE.1.notify_all();
-        drop(GATE.1.wait_while(state, |(_, is_open)| !*is_open).unwrap());
-        *k.of += 1;
-    }
-}
 
 #[kernel]
 impl CpuItem<One<'_>> for Plain {
@@ -115,13 +94,8 @@ fn pipelines_go_on_while_devices_come_and_go() {
 fn a_device_that_answers_when_it_is_done_keeps_no_worker() {
     in_process(&[("FLASH_TEST", "devices=2 space=0 queue=caller"), ("FLASH_CPU_THREADS", "2")], || {
         let memories = [(); 2].map(|()| FlashMemory::<u64>::zeroed(1));
-        let start = |(at, memory): (usize, &FlashMemory<u64>)| {
-            let rt = get_runtime(&format!("TEST:{at}")).unwrap();
-            rt.submit(Gate::of(memory.clone())).exec_async([1])
-        };
-        let gates: Vec<_> = memories.iter().enumerate().map(start).collect();
-        let (state, changed) = (&GATE.0, &GATE.1);
-        drop(changed.wait_while(state.lock().unwrap(), |(there, _)| *there < 2).unwrap());
+        let devices = ["TEST:0", "TEST:1"].map(|key| get_runtime(key).unwrap());
+        let gates = [0, 1].map(|at| closed_with(&devices[at], memories[at].clone()));
         let (send, receive) = std::sync::mpsc::channel();
         let function = get_runtime("ALL_CPU").unwrap().pipeline().host(HostTask::new("runs"), move |_| {
             send.send(()).unwrap();
@@ -130,8 +104,7 @@ fn a_device_that_answers_when_it_is_done_keeps_no_worker() {
         let function = function.exec_async();
         receive.recv_timeout(Duration::from_secs(20)).expect("a worker runs it");
         assert!(gates.iter().all(|gate| gate.try_wait().is_none()));
-        state.lock().unwrap().1 = true;
-        changed.notify_all();
+        open();
         gates.iter().chain([&function]).for_each(|handle| handle.wait().unwrap());
         memories.iter().for_each(|memory| assert_eq!(memory.get(0).unwrap(), 1));
     });

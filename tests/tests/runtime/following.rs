@@ -1,5 +1,6 @@
 //! Asynchronous pipelines that come after others on the same device: it gets them before those have ended.
 
+use crate::gate::{closed, open};
 use flash::Error;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
@@ -7,15 +8,8 @@ use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash_core::runtime::HostArgs;
 use flash_tests::{Random, in_process};
-use std::sync::{Condvar, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-/// Adds one, once the gate is open.
-#[derive(KernelDefinition)]
-#[kernel(name = "following.gate", dims(i))]
-struct Gate<'a> {
-    of: Item<'a, ReadWrite<u64>>,
-}
 
 /// `to = 3 to + from + value`; a value of 0 is a panic.
 #[derive(KernelDefinition)]
@@ -37,17 +31,6 @@ struct Set<'a> {
 
 struct Plain;
 
-static IS_OPEN: Mutex<bool> = Mutex::new(false);
-static CHANGED: Condvar = Condvar::new();
-
-#[kernel]
-impl CpuItem<Gate<'_>> for Plain {
-    fn item(_: Index<1>, k: GateItem<'_>) {
-        drop(CHANGED.wait_while(IS_OPEN.lock().unwrap(), |is_open| !*is_open).unwrap());
-        *k.of += 1;
-    }
-}
-
 #[kernel]
 impl CpuItem<Mix<'_>> for Plain {
     fn item(_: Index<1>, k: MixItem<'_>) {
@@ -65,11 +48,6 @@ impl CpuItem<Set<'_>> for Plain {
 
 const LEN: usize = 8;
 const SOON: Duration = Duration::from_secs(20);
-
-fn open() {
-    *IS_OPEN.lock().unwrap() = true;
-    CHANGED.notify_all();
-}
 
 /// Memories that a device has, and the host has not.
 fn on<const N: usize>(rt: &RuntimeObj) -> [FlashMemory<u64>; N] {
@@ -93,14 +71,6 @@ fn wait_for_launches(rt: &RuntimeObj, count: u64) {
         assert!(start.elapsed() < SOON, "{} launches, expected {count}", launches(rt));
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// A launch that waits at the gate: all that the device gets later is behind it.
-fn closed(rt: &RuntimeObj) -> Handle {
-    let before = launches(rt);
-    let gate = rt.submit(Gate::of(FlashMemory::zeroed(1))).exec_async([1]);
-    wait_for_launches(rt, before + 1);
-    gate
 }
 
 fn mix(rt: &RuntimeObj, value: u64, from: &FlashMemory<u64>, to: &FlashMemory<u64>) -> Handle {

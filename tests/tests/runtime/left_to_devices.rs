@@ -1,5 +1,6 @@
 //! Asynchronous pipelines that are left to a device, which works without the host: no thread waits for them.
 
+use crate::gate::{closed, open};
 use flash::Error;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite};
@@ -8,13 +9,6 @@ use flash::prelude::*;
 use flash_tests::in_process;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-
-/// Adds one, once the gate is open.
-#[derive(KernelDefinition)]
-#[kernel(name = "left.gate", dims(i))]
-struct Gate<'a> {
-    of: Item<'a, ReadWrite<u64>>,
-}
 
 /// Adds a value; 0 is a panic.
 #[derive(KernelDefinition)]
@@ -34,21 +28,6 @@ struct Sum<'a> {
 
 struct Plain;
 
-/// A launch waits at the gate; the gate is open.
-static STATE: Mutex<(bool, bool)> = Mutex::new((false, false));
-static CHANGED: Condvar = Condvar::new();
-
-#[kernel]
-impl CpuItem<Gate<'_>> for Plain {
-    fn item(_: Index<1>, k: GateItem<'_>) {
-        let mut state = STATE.lock().unwrap();
-        state.0 = true;
-        CHANGED.notify_all();
-        drop(CHANGED.wait_while(state, |(_, is_open)| !*is_open).unwrap());
-        *k.of += 1;
-    }
-}
-
 #[kernel]
 impl CpuItem<Add<'_>> for Plain {
     fn item(_: Index<1>, k: AddItem<'_>) {
@@ -65,19 +44,6 @@ impl CpuItem<Sum<'_>> for Plain {
 }
 
 const SOON: Duration = Duration::from_secs(20);
-
-/// A launch on a device, which waits at the gate. All that comes later waits behind it, in the device's
-/// queue.
-fn closed(rt: &RuntimeObj) -> Handle {
-    let handle = rt.submit(Gate::of(FlashMemory::zeroed(1))).exec_async([1]);
-    drop(CHANGED.wait_while(STATE.lock().unwrap(), |(waits, _)| !*waits).unwrap());
-    handle
-}
-
-fn open() {
-    STATE.lock().unwrap().1 = true;
-    CHANGED.notify_all();
-}
 
 fn device() -> RuntimeObj {
     get_runtime("TEST:0").unwrap()

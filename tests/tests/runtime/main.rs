@@ -20,6 +20,7 @@ mod failure;
 mod following;
 mod fork;
 mod fuzzy;
+mod gate;
 mod groups;
 mod guards;
 mod host_tasks;
