@@ -205,6 +205,17 @@ impl<'a> HeldMemories<'a> {
             self.begun = true;
         }
     }
+
+    /// Marks that the rest is run later, by a thread that may wait. Until then it has nothing in flight, and
+    /// keeps no room on devices: it is not counted among the runs that others wait for to get some.
+    #[cold]
+    pub(super) fn suspend(&mut self) {
+        if self.begun {
+            self.list.memories().for_each(|(_, memory, _)| memory.state.suspend());
+            self.begun = false;
+        }
+        (self.fast_path, self.active_run) = (None, None);
+    }
 }
 
 impl Drop for HeldMemories<'_> {
@@ -236,6 +247,8 @@ pub(super) enum Runner {
     Extra,
     /// A thread that waits for the pipeline, or for one after it.
     Waiting,
+    /// A thread that serves devices, ends what they have run, and waits for nothing.
+    Device,
 }
 
 /// A pipeline of the order that is counted in the words of its memories, and whose turn it is.
@@ -284,7 +297,7 @@ impl<'a> InTurn<'a> {
 
     /// True if this thread may wait: for devices, memory, and launches of other threads.
     pub(super) fn may_wait(&self) -> bool {
-        self.runner != Runner::Worker
+        !matches!(self.runner, Runner::Worker | Runner::Device)
     }
 
     /// Whether this thread waits until a device has ended the pipeline.

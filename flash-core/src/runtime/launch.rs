@@ -160,12 +160,10 @@ fn end(
     let position = left.position();
     let (failures, active_run) = resident::end(list, runtime, left);
     held.tracked |= runtime.spreads || !failures.is_empty();
+    held.active_run = active_run;
     if position < list.nodes().len() {
-        // The rest is a run of its own.
-        drop(active_run);
         return long(list, runtime, &mut held, watch, (position, failures));
     }
-    held.active_run = active_run;
     first_with_others(failures).map_or(Ok(()), Err)
 }
 
@@ -209,12 +207,16 @@ pub(super) fn follow(
     }
     let mut held = HeldMemories::pending(list, turn);
     held.begin(runtime);
-    if runtime.spreads && !held.may_stay() {
-        return;
+    if !runtime.spreads || held.may_stay() {
+        match resident::run(list, runtime, device, Some(watch), (0, ending)) {
+            Progress::Left(left) if left.position() > 0 => {
+                return turn.leave(left.position(), Vec::new(), Awaits::Device(left));
+            }
+            // Something was evicted just now.
+            _ => {}
+        }
     }
-    if let Progress::Left(left) = resident::run(list, runtime, device, Some(watch), (0, ending)) {
-        turn.leave(left.position(), Vec::new(), Awaits::Device(left));
-    }
+    held.suspend();
 }
 
 /// True if a submission runs in parts.
@@ -402,6 +404,7 @@ fn spread(
     if let Some(turn) = held.pending
         && !turn.may_wait()
     {
+        held.suspend();
         turn.leave(first, failures, Awaits::Thread);
         return Ok(());
     }
@@ -413,7 +416,9 @@ fn spread(
         held.shared_walk = Some(turn.touched.walk());
         held.begin(runtime);
     }
-    held.active_run = runtime.has_device_memory().then(ActiveRun::begin);
+    if held.active_run.is_none() {
+        held.active_run = runtime.has_device_memory().then(ActiveRun::begin);
+    }
     held.fast_path = None;
     let beside = held.shared_walk.is_some();
     let failures = distributed::run(list, runtime, watch, beside, first, failures, kept)?;

@@ -52,7 +52,7 @@ pub(super) struct LeftToDevice {
     /// Residences of memories that others may use meanwhile, with this pipeline as a user.
     shared: SmallVec<[*const PublishedResidence; 8]>,
     active_run: Option<ActiveRun>,
-    /// Ends the pipeline, whatever other threads wait for. `None`: there is no launch to wait for.
+    /// Ends the pipeline, whatever other threads wait for. `None`: none could be started.
     thread: Option<DeviceThread>,
 }
 
@@ -102,7 +102,7 @@ impl LeftToDevice {
         self.failures
     }
 
-    /// Whether a thread is there that ends it, and has only to end it.
+    /// Whether a thread that serves devices is there to end it.
     pub fn has_thread(&self) -> bool {
         self.thread.is_some()
     }

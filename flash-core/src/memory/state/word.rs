@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | 0..16 | read guards alive | `guard_read` | `release_guard_read` |
 //! | 16..25 | launches that read it | `launch_read` | `release_read` |
-//! | 25..32 | pipelines of the order that run | `begin` | `release_pending_read`, `release_pending_write` |
+//! | 25..32 | pipelines of the order that run | `begin` | `suspend`, `release_pending_read`, `release_pending_write` |
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
 //! | 33 | a launch writes it, or an eviction | `launch_write`, `try_evict` | `release_write`, `end_evict` |
 //! | 34 | *tracked*: the directory is needed (see below) | `track`, its clearers | an exclusive holder |
@@ -430,6 +430,13 @@ impl State {
     pub fn begin(&self) {
         // The claim names no bit that refuses.
         let _ = self.take(Claim::BEGIN);
+    }
+
+    /// The rest of a pipeline that has begun is run later: it is as before [`begin`](Self::begin), and has
+    /// nothing in flight. Its copies on devices may be evicted until it begins again.
+    pub fn suspend(&self) {
+        self.word.fetch_sub(RUNNER, Release);
+        self.given();
     }
 
     /// The pending pipeline has read.

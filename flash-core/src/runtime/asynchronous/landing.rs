@@ -65,21 +65,19 @@ impl Landing {
     fn end(self) {
         match self.task.follows {
             true => ORDER.ready(self.task.ticket(), self.task),
-            false => _ = self.task.run(Runner::Extra),
+            false => _ = self.task.run(Runner::Device),
         }
     }
 }
 
-/// Ends a pipeline that followed others, in its turn, on a thread that may.
+/// Ends a pipeline that followed others, in its turn.
 pub(super) fn end(task: Box<Task>) {
-    let submissions = task.pipeline.buffer.parts().0.nodes().len();
-    let only_ends = match &task.rest {
-        Some(Rest { awaits: Awaits::Device(left), .. }) => left.is_all(submissions) && left.has_thread(),
-        _ => false,
-    };
-    let priority = task.priority();
-    let job = Box::new(move || _ = task.run(Runner::Extra));
-    if only_ends { DeviceThread::run(job) } else { blocking::run(priority, job) }
+    match &task.rest {
+        Some(Rest { awaits: Awaits::Device(left), .. }) if left.has_thread() => {
+            DeviceThread::run(Box::new(move || _ = task.run(Runner::Device)));
+        }
+        _ => blocking::run(task.priority(), Box::new(move || _ = task.run(Runner::Extra))),
+    }
 }
 
 /// The device is done.

@@ -215,8 +215,7 @@ impl<'a> Run<'a> {
 
     /// Leaves what there is of its launches to the device.
     fn follow(&mut self, reached: Reached) -> Box<LeftToDevice> {
-        let thread = if self.pending.is_empty() { None } else { DeviceThread::reserve() };
-        self.leave_to(thread, reached)
+        self.leave_to(DeviceThread::reserve(), reached)
     }
 
     fn leave_to(&mut self, thread: Option<DeviceThread>, reached: Reached) -> Box<LeftToDevice> {
