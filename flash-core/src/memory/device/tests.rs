@@ -370,6 +370,9 @@ fn the_longest_unused_copies_make_room_and_what_was_only_there_comes_home() {
     // Guards that read, and pipelines that have not begun, use the host's.
     let guards = [0, 2, 3].map(|k| memories[k].read().unwrap());
     states.iter().for_each(|state| state.pend_read().unwrap());
+    states.iter().for_each(|state| state.begin());
+    assert!(matches!(read_on(&memories[1], device, &all(&memories[1])), Err(Error::DeviceMemory(_))));
+    states.iter().for_each(|state| state.suspend());
     read_on(&memories[1], device, &all(&memories[1])).unwrap();
     assert_eq!([0, 1, 2, 3].map(has), [true, true, false, true]);
     states.iter().for_each(|state| state.unpend(false));

@@ -9,6 +9,7 @@ pub(crate) mod word;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::check;
 use word::{Refused, State};
@@ -275,6 +276,29 @@ fn an_eviction_is_beside_guards_and_who_has_yet_to_begin_and_loses_neither() {
         m.state.release_write(false);
         assert_eq!(m.launch_write(), Ok(false), "no pipeline is counted any more");
     });
+}
+
+#[test]
+fn a_pipeline_that_is_suspended_keeps_no_copy_until_it_begins_again() {
+    static EVICTED_MEANWHILE: AtomicBool = AtomicBool::new(false);
+    check(3, || {
+        let memory = [Memory::new()];
+        let m = memory[0].clone();
+        assert_eq!(m.state.pend_read(), Ok(()));
+        m.state.begin();
+        let evictor = spawn(&memory, |m| m[0].evict(true));
+        assert_eq!(m.get(), 0, "it has begun: nothing is evicted");
+        m.state.suspend();
+        m.state.begin();
+        let seen = m.get();
+        EVICTED_MEANWHILE.fetch_or(seen == 1, Relaxed);
+        m.state.release_pending_read();
+        let evicted = evictor.join().unwrap();
+        assert!(seen <= evicted);
+        assert_eq!(m.state.launch_write(), Ok(evicted == 1));
+        m.state.release_write(false);
+    });
+    assert!(EVICTED_MEANWHILE.load(Relaxed), "some execution evicts it while it is suspended");
 }
 
 /// A launch that writes all of `memories`, taken in their order.

@@ -1,6 +1,7 @@
 //! Three devices with memories of their own, which are memory of this process; copies fail on demand. The
 //! last device copies to and from the host only.
 
+use crate::memory::device::settle_losses;
 use flash_backend::host_memory::{self, HostBuffers};
 use flash_backend::register_backend;
 use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
@@ -51,10 +52,11 @@ pub static PINNED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 pub fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(|e| e.into_inner());
-    // Resets what a failed test left.
+    // Resets what another test left.
     limit(u64::MAX);
     fault(None);
     lose(0);
+    settle_losses();
     alone
 }
 
