@@ -13,6 +13,7 @@
 mod accumulators;
 mod checks;
 mod movement;
+mod patience;
 mod phased;
 mod touches;
 mod whole;
@@ -43,6 +44,7 @@ use crate::runtime::submissions::{Node, SubmissionList};
 use crate::runtime::{device_launch, failsafe};
 use accumulators::Partial;
 use flash_types::descriptor::{Access, View};
+use patience::Patience;
 use phased::Buffers;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -74,6 +76,7 @@ pub(super) struct Scheduler<'r> {
     scratch: Vec<Scratch>,
     /// It may be repeated.
     notes: Option<Notes>,
+    patience: Patience,
 }
 
 /// The state of a submission.
@@ -176,6 +179,7 @@ impl<'r> Scheduler<'r> {
             launched: Vec::with_capacity(list.nodes().len()),
             scratch: Vec::new(),
             notes: None,
+            patience: Patience::of_run(),
         };
         // In the order of addresses, in which all runs lock directories.
         let own_memory = runtime.has_device_memory();
@@ -657,7 +661,16 @@ impl<'r> Scheduler<'r> {
             lanes.retain(|other| !targets.iter().any(|target| std::ptr::eq(*other, lane(target))));
         }
         let is_near_idle = || targets.iter().any(|target| lane(target).waiting() < 2);
-        drive_until_or(&lanes, is_near_idle, || targets.iter().any(|target| lane(target).drive_ready()));
+        // A part that this thread runs may take long, and meanwhile nobody gives out others: helpers get the
+        // time that they need to wake up.
+        let mut patience = served.then(|| self.patience.begin());
+        let mut is_patient = || {
+            let awaited = || targets.iter().any(|target| lane(target).awaits_helper());
+            patience.as_mut().is_some_and(|patience| awaited() && patience.wait())
+        };
+        let drive = || targets.iter().any(|target| lane(target).drive_ready());
+        drive_until_or(&lanes, is_near_idle, || is_patient() || drive());
+        drop(patience);
         targets.iter().for_each(|target| lane(target).come_back());
         placement::first_free(targets)
     }
