@@ -62,7 +62,7 @@ impl Writer {
         if depth == 0 {
             return self.leaf(ty);
         }
-        let (name, way) = (TYPES[ty].0, self.below(10));
+        let (name, way) = (TYPES[ty].0, self.below(12));
         let a = self.expression(ty, depth - 1);
         if way == 0 {
             let from = self.below(TYPES.len());
@@ -93,6 +93,10 @@ impl Writer {
             6 => format!("({a} % ((({b} as u8) as {name} & 63) + 1))"),
             7 => format!("({a} & {b} ^ !{a})"),
             8 => format!("{a}.wrapping_shl({b} as u32)"),
+            9 => format!("{a}.checked_add({b}).unwrap_or({a})"),
+            10 => format!(
+                "(match {a}.checked_sub({b}) {{ Some(x) if x > {a} => x, Some(x) => x ^ {a}, None => {b} }})"
+            ),
             _ => format!("{a}.wrapping_shr({b} as u32)"),
         }
     }

@@ -1,6 +1,7 @@
 //! Expressions: as values, as places, and jumps.
 
 use super::Stager;
+use super::matching::{conditions, has_let};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::Parser;
@@ -35,10 +36,8 @@ const OF_ITERATORS: &[&str] = &[
     "cloned",
 ];
 
-const NO_OPTION: &str = "there is no `Option`: use a value that stands for none";
-
 const OF_RESULTS: &str =
-    "`?` stands in a function that returns `Result<T, E>`, and takes the result of one with `#[kernel_fn]`";
+    "`?` stands in a function that returns `Result<T, E>` or `Option<T>`, and takes one of these";
 
 const CONSTANT_ERROR: &str = "the error of a device is a constant, whose words the host has: a text, a number, or a path to a constant or to a variant without fields";
 
@@ -192,6 +191,7 @@ impl Stager<'_> {
             Expr::Group(group) => self.place(&group.expr),
             Expr::Path(path) => match self.scope.variable(expression) {
                 Some(name) => quote!(#name),
+                None if path.path.is_ident("None") => quote_spanned!(path.span()=> #staging::none()),
                 None => quote_spanned!(path.span()=> #staging::constant(#path)),
             },
             Expr::Field(field) => {
@@ -230,14 +230,18 @@ impl Stager<'_> {
         })
     }
 
-    /// The error in `Err(..)`: of the program, not of the text.
+    /// The only argument, if it is an error of the program, and not of the text.
+    fn error<'e>(&self, arguments: &'e Punctuated<Expr, Token![,]>) -> Option<&'e Expr> {
+        let error = arguments.first().map(unparenthesised).filter(|_| arguments.len() == 1)?;
+        (matches!(error, Expr::Lit(_)) || self.is_constant(error)).then_some(error)
+    }
+
+    /// `Err(..)`.
     fn err(&mut self, call: &ExprCall) -> TokenStream {
         let staging = self.staging;
-        let error = call.args.first().map(unparenthesised).filter(|_| call.args.len() == 1);
-        match error {
-            Some(error @ Expr::Lit(_)) => quote_spanned!(call.span()=> #staging::err(&#error)),
-            Some(error) if self.is_constant(error) => quote_spanned!(call.span()=> #staging::err(&#error)),
-            _ => self.refuse(&call.args, CONSTANT_ERROR),
+        match self.error(&call.args) {
+            Some(error) => quote_spanned!(call.span()=> #staging::err(&#error)),
+            None => self.refuse(&call.args, CONSTANT_ERROR),
         }
     }
 
@@ -316,6 +320,12 @@ impl Stager<'_> {
 
     fn branch(&mut self, branch: &ExprIf) -> TokenStream {
         let staging = self.staging;
+        let conditions = conditions(&branch.cond);
+        if has_let(&conditions) {
+            let otherwise = branch.else_branch.as_ref().map(|(_, otherwise)| self.value(otherwise));
+            let otherwise = otherwise.unwrap_or_else(|| quote!(()));
+            return self.if_all(&conditions, |stager| stager.block(&branch.then_branch), &otherwise);
+        }
         let condition = self.value(&branch.cond);
         let then = self.block(&branch.then_branch);
         let otherwise = match &branch.else_branch {
@@ -340,6 +350,11 @@ impl Stager<'_> {
             );
         }
         match expression {
+            Expr::While(repeated) if has_let(&conditions(&repeated.cond)) => {
+                let (conditions, end) = (conditions(&repeated.cond), quote!(#staging::break_loop()));
+                let body = self.if_all(&conditions, |stager| stager.unit_block(&repeated.body), &end);
+                quote_spanned!(repeated.while_token.span()=> #staging::endless(|| #body))
+            }
             Expr::While(repeated) => {
                 let (condition, body) = (self.value(&repeated.cond), self.unit_block(&repeated.body));
                 quote_spanned!(repeated.while_token.span()=> #staging::while_loop(|| #condition, || #body))
@@ -439,8 +454,8 @@ impl Stager<'_> {
         if function.path.is_ident("Ok") {
             return quote_spanned!(call.span()=> #staging::ok(#(#arguments),*));
         }
-        if last.ident == "Some" {
-            return self.refuse(function, NO_OPTION);
+        if function.path.is_ident("Some") {
+            return quote_spanned!(call.span()=> #staging::some(#(#arguments),*));
         }
         if last.ident.to_string().starts_with(char::is_uppercase) {
             return self.refuse(function, "a struct of a kernel has named fields: write `Type { x: .. }`");
@@ -478,6 +493,13 @@ impl Stager<'_> {
                 };
                 let (receiver, [begin, end]) = (self.place(&call.receiver), self.bounds(range));
                 return quote_spanned!(call.method.span()=> #receiver.slice(#begin, #end));
+            }
+            "ok_or" => {
+                let receiver = self.place(&call.receiver);
+                return match self.error(&call.args) {
+                    Some(error) => quote_spanned!(call.method.span()=> #receiver.ok_or(&#error)),
+                    None => self.refuse(&call.args, CONSTANT_ERROR),
+                };
             }
             "stretch" | "was" => {
                 return self.refuse(
@@ -588,11 +610,14 @@ impl Stager<'_> {
         let staging = self.staging;
         let name = call.mac.path.get_ident().map(ToString::to_string).unwrap_or_default();
         let operands = match name.as_str() {
+            "matches" => return self.matches(call),
             "assert" | "debug_assert" => 1,
             "assert_eq" | "assert_ne" | "debug_assert_eq" | "debug_assert_ne" => 2,
             _ => {
-                return self
-                    .refuse(call, "of macros, `assert!`, `assert_eq!`, `assert_ne!` and `panic!` have one");
+                return self.refuse(
+                    call,
+                    "of macros, `assert!`, `assert_eq!`, `assert_ne!`, `matches!` and `panic!` have one",
+                );
             }
         };
         let parsed = Punctuated::<Expr, Token![,]>::parse_terminated.parse2(call.mac.tokens.clone());

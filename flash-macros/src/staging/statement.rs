@@ -92,7 +92,10 @@ impl Stager<'_> {
             return quote!(let #names #ty = #staging::Value::unset("v"););
         };
         if let Some((_, otherwise)) = &init.diverge {
-            return self.refuse(otherwise, "write an `if` instead of `let .. else`");
+            return match &**otherwise {
+                Expr::Block(otherwise) => self.let_else(pattern, &init.expr, &otherwise.block),
+                otherwise => self.refuse(otherwise, "write a block"),
+            };
         }
         if let (Expr::Closure(closure), Pat::Ident(name)) = (unparenthesised(&init.expr), pattern) {
             let closure = self.closure(closure);

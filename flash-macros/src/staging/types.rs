@@ -2,17 +2,27 @@
 
 use super::Stager;
 use crate::tokens::plain;
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{GenericArgument, Path, PathArguments, ReturnType, Type, TypePath};
+use syn::{GenericArgument, Path, PathArguments, PathSegment, ReturnType, Type, TypePath};
 
 const NUMBERS: &[&str] =
     &["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "isize", "usize", "f32", "f64", "bool"];
 
-/// The value's type in a `Result<T, E>`, by its name.
-fn result_of(path: &TypePath) -> Option<&Type> {
-    let last = path.path.segments.last().filter(|last| last.ident == "Result")?;
+/// The value's type in a `Result<T, E>` or an `Option<T>`, by its name, and what stands for that.
+fn inside(path: &TypePath) -> Option<(&Type, Ident)> {
+    let last = path.path.segments.last()?;
+    let wrapper = match last.ident.to_string().as_str() {
+        "Result" => "ResultValue",
+        "Option" => "OptionValue",
+        _ => return None,
+    };
+    let inside = first_type(last)?;
+    Some((inside, Ident::new(wrapper, path.span())))
+}
+
+fn first_type(last: &PathSegment) -> Option<&Type> {
     match &last.arguments {
         PathArguments::AngleBracketed(types) => types.args.iter().find_map(|argument| match argument {
             GenericArgument::Type(ty) => Some(ty),
@@ -26,6 +36,12 @@ impl Stager<'_> {
     /// `Of<T>` of a type; of a reference, what stands for the place.
     pub(super) fn of(&mut self, ty: &Type) -> TokenStream {
         let staging = self.staging;
+        if let Type::Path(path) = plain(ty)
+            && let Some((ty, wrapper)) = inside(path)
+        {
+            let value = self.of(ty);
+            return quote_spanned!(path.span()=> #staging::#wrapper<#value>);
+        }
         match plain(ty) {
             Type::Infer(infer) => infer.to_token_stream(),
             Type::Reference(reference) => self.of(&reference.elem),
@@ -34,10 +50,6 @@ impl Stager<'_> {
                 if path.path.get_ident().is_some_and(|name| self.scope.types.contains(&name.to_string())) =>
             {
                 quote_spanned!(path.span()=> #staging::Expr<#path>)
-            }
-            Type::Path(path) if result_of(path).is_some() => {
-                let value = result_of(path).map(|ty| self.of(ty));
-                quote_spanned!(path.span()=> #staging::ResultValue<#value>)
             }
             Type::Tuple(tuple) => {
                 let parts: Vec<TokenStream> = tuple.elems.iter().map(|part| self.of(part)).collect();
@@ -65,11 +77,11 @@ impl Stager<'_> {
         }
     }
 
-    /// What a function returns: what stands for it, and for its value if it is a `Result`.
+    /// What a function returns: what stands for it, and for its value if it is a `Result` or an `Option`.
     pub(super) fn returned(&mut self, output: &ReturnType) -> (TokenStream, Option<TokenStream>) {
         let ReturnType::Type(_, ty) = output else { return (quote!(()), None) };
         let value = match plain(ty) {
-            Type::Path(path) => result_of(path).map(|ty| self.of(ty)),
+            Type::Path(path) => inside(path).map(|(ty, _)| self.of(ty)),
             _ => None,
         };
         (self.of(ty), value)

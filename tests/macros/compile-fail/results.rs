@@ -44,12 +44,16 @@ impl CpuItem<Double<'_>> for WithoutResult {
     }
 }
 
-struct OfAnOption;
+struct OfTheWords;
 
 #[kernel(devices)]
-impl CpuItem<Double<'_>> for OfAnOption {
-    fn item(_: Index<1>, k: DoubleItem<'_>) {
-        *k.a = Some(3).unwrap_or(4);
+impl CpuItem<Double<'_>> for OfTheWords {
+    fn item(_: Index<1>, k: DoubleItem<'_>) -> Result<(), &'static str> {
+        match half(*k.a) {
+            Ok(a) => *k.a = a,
+            Err(words) => return Err(words),
+        }
+        Ok(())
     }
 }
 

@@ -15,7 +15,8 @@
 //! | `value` | [`Stage`], from a type to what stands for its values; [`Value`]; [`Expr`] |
 //! | `number`, `aggregate` | the types: numbers, tuples, arrays |
 //! | `real` | [`Real`]: `f32` and `f64` in generic kernels |
-//! | `ops`, `control`, `result` | operators and methods, control flow, `Result`s |
+//! | `ops`, `control` | operators and methods, control flow |
+//! | `result`, `option` | `Result`s and `Option`s |
 //! | `memory`, `shared`, `arguments` | the views of a kernel |
 //! | `team` | the team of a kernel |
 //! | `implementation` | the finished text as an implementation |
@@ -28,6 +29,7 @@ mod implementation;
 mod memory;
 mod number;
 mod ops;
+mod option;
 mod real;
 mod result;
 mod shared;
@@ -51,8 +53,9 @@ pub use ops::{
     Cast, FromBits, add, and, bit_and, bit_or, bit_xor, cast, constant, div, eq, ge, gt, le, literal, lt,
     mul, ne, neg, not, or, panics, rem, shl, shr, sub,
 };
+pub use option::{OptionValue, none, some};
 pub use real::Real;
-pub use result::{ResultValue, attempt, err, ok, settle};
+pub use result::{Attempt, ResultValue, attempt, err, ok, settle};
 pub use shared::{AccumulatorValue, Combine, ScatterValue};
 pub use team::{CellValues, TeamValue, team};
 pub use value::{Expr, Plain, Scalar, Stage, Value, Variable};

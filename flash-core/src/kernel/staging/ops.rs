@@ -3,6 +3,7 @@
 
 use super::facts::divides;
 use super::number::{Bits, Float, Integer, Number};
+use super::option::{OptionValue, some_if};
 use super::value::{Expr, Scalar, Value};
 use super::writer::{block, captured, define, fault, go_to_end, message};
 use std::panic::Location;
@@ -436,6 +437,31 @@ impl<T: Integer> Expr<T> {
         shr(self.read(), by)
     }
 
+    /// `self + other`, if that is a value of the type.
+    pub fn checked_add(&self, other: Expr<T>) -> OptionValue<Expr<T>> {
+        let (a, b) = (self.read().named("a"), other.read().named("b"));
+        let sum = add(a, b).named("sum");
+        let fits = match T::SIGNED {
+            true => format!("((({s} ^ {a}) & ({s} ^ {b})) >= 0)", s = sum.text(), a = a.text(), b = b.text()),
+            false => format!("({} >= {})", sum.text(), a.text()),
+        };
+        some_if(Expr::value(fits), sum)
+    }
+
+    /// `self - other`, if that is a value of the type.
+    pub fn checked_sub(&self, other: Expr<T>) -> OptionValue<Expr<T>> {
+        let (a, b) = (self.read().named("a"), other.read().named("b"));
+        let difference = sub(a, b).named("difference");
+        let fits = match T::SIGNED {
+            true => {
+                let d = difference.text();
+                format!("((({a} ^ {b}) & ({a} ^ {d})) >= 0)", a = a.text(), b = b.text())
+            }
+            false => format!("({} >= {})", a.text(), b.text()),
+        };
+        some_if(Expr::value(fits), difference)
+    }
+
     /// The bits moved round.
     pub fn rotate_left(&self, by: Expr<u32>) -> Expr<T> {
         let (a, wraps) = (self.read().named("a"), T::WRAPS.unwrap_or(T::C));
@@ -467,6 +493,31 @@ macro_rules! unsigned {
                 let (a, b) = (self.read().named("a"), other.read().named("b"));
                 let difference = sub(a, b);
                 Expr::value(format!("({} > {} ? {} : 0)", a.text(), b.text(), difference.text()))
+            }
+
+            /// `self * other`, if that is a value of the type.
+            pub fn checked_mul(&self, other: Expr<$type>) -> OptionValue<Expr<$type>> {
+                let (a, b) = (self.read().named("a"), other.read().named("b"));
+                let product = mul(a, b).named("product");
+                let (p, a, b) = (product.text(), a.text(), b.text());
+                some_if(Expr::value(format!("({b} == 0 || {p} / {b} == {a})")), product)
+            }
+
+            /// `self / other`, if `other` is not 0.
+            pub fn checked_div(&self, other: Expr<$type>) -> OptionValue<Expr<$type>> {
+                self.checked_quotient("/", other)
+            }
+
+            /// The rest of a division, if `other` is not 0.
+            pub fn checked_rem(&self, other: Expr<$type>) -> OptionValue<Expr<$type>> {
+                self.checked_quotient("%", other)
+            }
+
+            fn checked_quotient(&self, operator: &str, other: Expr<$type>) -> OptionValue<Expr<$type>> {
+                let (a, b) = (self.read().named("a"), other.read().named("b"));
+                let fits = Expr::<bool>::value(format!("({} != 0)", b.text())).named("fits");
+                let (c, f, a, b) = (<$type>::C, fits.text(), a.text(), b.text());
+                some_if(fits, Expr::value(format!("(({c})({f} ? {a} {operator} {b} : 0))")))
             }
 
             /// True if some multiple of `other` is `self`.

@@ -5,6 +5,7 @@
 
 use super::control::{branch, return_value};
 use super::ops::eq;
+use super::option::{OptionValue, some_if};
 use super::value::{Expr, Stage, Value};
 use super::writer::{block, captured, fault, go_to_end, message};
 use super::{literal, ops};
@@ -58,13 +59,31 @@ pub fn err<V: Value>(error: &dyn Display) -> ResultValue<V> {
     ResultValue { wrong: literal(number), value: V::never() }
 }
 
-/// `result?` in a function that returns a `Result` of `W`.
+/// What `?` takes.
+pub trait Attempt {
+    /// What stands for the value inside.
+    type Inside: Value;
+
+    /// The value, or the end of a function that returns the same with a `W` inside.
+    fn attempt<W: Value>(self) -> Self::Inside;
+}
+
+/// `value?` in a function that returns a `Result` or an `Option` of `W`.
 #[track_caller]
-pub fn attempt<W: Value, V: Value>(result: ResultValue<V>) -> V {
-    let result = result.read().named("value");
-    let wrong = result.wrong;
-    if_wrong(wrong, || return_value(ResultValue { wrong, value: W::never() }));
-    result.value
+pub fn attempt<W: Value, A: Attempt>(value: A) -> A::Inside {
+    value.attempt::<W>()
+}
+
+impl<V: Value> Attempt for ResultValue<V> {
+    type Inside = V;
+
+    #[track_caller]
+    fn attempt<W: Value>(self) -> V {
+        let result = self.read().named("value");
+        let wrong = result.wrong;
+        if_wrong(wrong, || return_value(ResultValue { wrong, value: W::never() }));
+        result.value
+    }
 }
 
 /// What the function of a kernel returns.
@@ -85,6 +104,18 @@ fn note(wrong: Expr<u32>) {
 }
 
 impl<V: Value> ResultValue<V> {
+    /// A value, or an error where a condition does not hold.
+    #[track_caller]
+    pub(super) fn of(is_ok: Expr<bool>, error: &dyn Display, value: V) -> Self {
+        let number = message(Location::caller(), &error.to_string()) + 1;
+        ResultValue { wrong: Expr::value(format!("({} ? 0u : {number}u)", is_ok.text())), value }
+    }
+
+    /// The value alone.
+    pub fn ok(&self) -> OptionValue<V> {
+        some_if(self.is_ok(), self.inside())
+    }
+
     /// True if there is a value.
     pub fn is_ok(&self) -> Expr<bool> {
         eq(self.wrong.read(), literal(0))
@@ -93,6 +124,11 @@ impl<V: Value> ResultValue<V> {
     /// True if there is none.
     pub fn is_err(&self) -> Expr<bool> {
         ops::not(self.is_ok())
+    }
+
+    /// The value, where there is one.
+    pub fn inside(&self) -> V {
+        self.value.read()
     }
 
     /// The value, or another one.

@@ -5,6 +5,7 @@ mod grids;
 mod groups;
 mod meaning;
 mod options;
+mod patterns;
 mod results;
 mod rows;
 mod scatters;
