@@ -17,11 +17,9 @@ const OF_ITERATORS: &[&str] = &[
     "iter",
     "iter_mut",
     "into_iter",
-    "map",
     "zip",
     "sum",
     "fold",
-    "filter",
     "enumerate",
     "chunks",
     "windows",
@@ -34,6 +32,23 @@ const OF_ITERATORS: &[&str] = &[
     "product",
     "copied",
     "cloned",
+];
+
+/// Methods of iterators, `Option`s and `Result`s that take a closure.
+const WITH_CLOSURES: &[&str] = &[
+    "map",
+    "filter",
+    "and_then",
+    "or_else",
+    "map_or",
+    "map_or_else",
+    "map_err",
+    "ok_or_else",
+    "unwrap_or_else",
+    "is_some_and",
+    "is_none_or",
+    "is_ok_and",
+    "is_err_and",
 ];
 
 const OF_RESULTS: &str =
@@ -171,7 +186,7 @@ impl Stager<'_> {
             Expr::Range(range) => self.refuse(range, "a range stands behind `for .. in` only; for a part of an array pass its bounds"),
             Expr::Closure(closure) => self.refuse(closure, "give the closure a name by `let`, and call it"),
             Expr::Unsafe(block) => self.refuse(block, "kernels for devices are safe code: write a `Scatter`, or a kernel in C"),
-            Expr::Let(condition) => self.refuse(condition, "compare numbers with `if` or `match`"),
+            Expr::Let(condition) => self.refuse(condition, "a `let` is a condition of `if` or `while`, alone or behind `&&`"),
             Expr::Try(attempt) => match (&self.result, self.value_of_result.clone()) {
                 (Some(_), Some(of)) => {
                     let value = self.value(&attempt.expr);
@@ -482,6 +497,10 @@ impl Stager<'_> {
         let name = call.method.to_string();
         if OF_ITERATORS.contains(&name.as_str()) {
             return self.refuse(&call.method, "iterators have none: write `for i in 0..n`");
+        }
+        if WITH_CLOSURES.contains(&name.as_str()) {
+            return self
+                .refuse(&call.method, "methods that take a closure have none: write a `for`, or a `match`");
         }
         match name.as_str() {
             "clone" if call.args.is_empty() => return self.value(&call.receiver),

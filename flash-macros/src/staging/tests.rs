@@ -11,7 +11,11 @@ fn written(function: TokenStream) -> syn::Result<String> {
 #[test]
 fn what_has_no_text_says_what_to_write() {
     let cases = [
-        (quote!(while let Some(x) = y {}), "compare numbers with `if` or `match`"),
+        (quote!(while let Some(x @ 1..=3) = y {}), "literals, constants, ranges"),
+        (quote!(if let Place::At(x) = y {}), "literals, constants, ranges"),
+        (quote!(let Err(words) = y else { return; };), "write `Err(_)`"),
+        (quote!(let x = y.ok_or(z + 1);), "the error of a device is a constant"),
+        (quote!(let x = matches!(y);), "a value and a pattern"),
         (
             quote!('outer: loop {
                 break 'outer;
@@ -21,11 +25,11 @@ fn what_has_no_text_says_what_to_write() {
         (quote!(let x = &a[1..=2];), "write `begin..end + 1`"),
         (quote!(let x = half(y)?;), "returns `Result<T, E>`"),
         (quote!(let x = a.iter().sum();), "write `for i in 0..n`"),
-        (quote!(let x = Some(y);), "a value that stands for none"),
+        (quote!(let x = y.map(half);), "a `for`, or a `match`"),
         (quote!(unsafe { g() }), "kernels for devices are safe code"),
         (quote!(let x = "text";), "numbers and `bool`"),
         (quote!(let f = || { return 1.0; };), "a closure has no `return`"),
-        (quote!(println!("x");), "`assert!`, `assert_eq!`, `assert_ne!` and `panic!`"),
+        (quote!(println!("x");), "`assert_ne!`, `matches!` and `panic!`"),
         (
             quote!(
                 fn inner() {}
@@ -33,7 +37,6 @@ fn what_has_no_text_says_what_to_write() {
             "outside of this one, with `#[kernel_fn]`",
         ),
         (quote!(let x = loop { break 1.0; };), "into a variable before `break`"),
-        (quote!(let (1, x) = p else { return; };), "instead of `let .. else`"),
         (quote!(let x = Point(1.0);), "has named fields"),
         (quote!(let x: u64 = y.into();), "write `as`"),
     ];
