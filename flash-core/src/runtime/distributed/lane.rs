@@ -294,9 +294,14 @@ impl Lane {
         self.is_ready() == Some(true) && self.drive(Pace::Run)
     }
 
+    /// True if a thread is at it.
+    pub fn is_at_work(&self) -> bool {
+        self.turn.load(Relaxed) != 0
+    }
+
     /// True if a thread can go on with it, and none is at it.
     pub fn awaits_helper(&self) -> bool {
-        self.turn.load(Relaxed) == 0 && self.is_ready() == Some(true)
+        !self.is_at_work() && self.is_ready() == Some(true)
     }
 
     /// Whether a thread can go on with it; `None`: there is nothing in it.

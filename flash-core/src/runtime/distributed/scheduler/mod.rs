@@ -42,6 +42,7 @@ use crate::runtime::profile::PhaseTimes;
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
 use crate::runtime::{device_launch, failsafe};
+use crate::workers;
 use accumulators::Partial;
 use flash_types::descriptor::{Access, View};
 use patience::Patience;
@@ -666,7 +667,10 @@ impl<'r> Scheduler<'r> {
         let mut patience = served.then(|| self.patience.begin());
         let mut is_patient = || {
             let awaited = || targets.iter().any(|target| lane(target).awaits_helper());
-            patience.as_mut().is_some_and(|patience| awaited() && patience.wait())
+            let at_work = || targets.iter().filter(|target| lane(target).is_at_work()).count();
+            // Where all workers are at work, none comes.
+            let may_come = || at_work() < workers::count();
+            patience.as_mut().is_some_and(|patience| awaited() && may_come() && patience.wait())
         };
         let drive = || targets.iter().any(|target| lane(target).drive_ready());
         drive_until_or(&lanes, is_near_idle, || is_patient() || drive());

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-const MOST: u64 = 10_000_000;
+const MOST: u64 = 4_000_000;
 const LEAST: u64 = 50_000;
 
 /// What a run begins with, in nanoseconds.
