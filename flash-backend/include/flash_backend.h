@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 13
+#define FLASH_ABI_MINOR 14
 
 // The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host
 // used.
@@ -159,6 +159,11 @@
 // Device flag: keeps what it makes of launches that are alike, see flash_submission. A host need not find out
 // which are for others. Since minor version 12.
 #define FLASH_DEVICE_KEEPS_LAUNCHES 64
+
+// Device flag: its queues wait for its own events: `submit` and `copy_box` with such `waits`, and `signal`,
+// return at once. A host gives it what comes after other work of it before that has ended. Since minor
+// version 14.
+#define FLASH_DEVICE_WAITS_IN_QUEUE 128
 
 // flash_backend_api.has: a CPU feature, by the name that Rust has for it, such as `avx2`.
 #define FLASH_HAS_FEATURE 1
@@ -448,7 +453,9 @@ typedef struct flash_submission {
   uint32_t arg_count;
   // Number of events in `waits`.
   uint32_t wait_count;
-  // Events that must have fired before the kernel runs.
+  // Events that must have fired before the kernel runs. If one has fired with an error, the launch fails
+  // with it. Where a queue of the device waits (FLASH_DEVICE_WAITS_IN_QUEUE), the kernel may run after work
+  // that failed in the queue: the host looks at the outcome of both.
   struct flash_event *const *waits;
   // Where to put the completion event; NULL put there: already complete. NULL itself: return when
   // it is complete.

@@ -137,6 +137,8 @@ pub struct DeviceInfo {
     pub runs_functions: bool,
     /// It keeps what it makes of launches with a [number](Launch::like). Others have none.
     pub keeps_launches: bool,
+    /// Its queues wait for its own work by themselves: [`Device::run_after`].
+    pub waits_in_queue: bool,
 }
 
 /// A number; JSON has null for one that is not finite.
@@ -182,6 +184,7 @@ impl DeviceInfo {
                 synchronous: flag(abi::DEVICE_SYNCHRONOUS),
                 runs_functions: flag(abi::DEVICE_RUNS_FUNCTIONS),
                 keeps_launches: flag(abi::DEVICE_KEEPS_LAUNCHES),
+                waits_in_queue: flag(abi::DEVICE_WAITS_IN_QUEUE),
             }
         }
     }
@@ -207,6 +210,7 @@ impl Default for DeviceInfo {
             synchronous: false,
             runs_functions: false,
             keeps_launches: false,
+            waits_in_queue: false,
         }
     }
 }
@@ -285,6 +289,14 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// Runs a kernel. `None`: it is done. The dependencies of the launch are complete.
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure>;
+
+    /// Lets what the device gets next run after work of its own, whose event has not fired: puts a command
+    /// into the queue of that which waits for the event. False: it cannot, and the calling thread waits. Only
+    /// asked if it [waits in its queues](DeviceInfo::waits_in_queue). The launch or copy comes right after it
+    /// from the same thread; others may come between.
+    fn run_after(&self, _event: &Event, _next: Upcoming) -> Result<bool, Failure> {
+        Ok(false)
+    }
 
     /// The number of work items up to which a launch of one phase need not come here. The host then calls the
     /// implementation's `share` on its own thread instead, which saves an indirect call. For devices that use
@@ -375,6 +387,20 @@ pub trait Device: Send + Sync + Sized + 'static {
     fn query(&self, _key: &str) -> Option<String> {
         None
     }
+}
+
+/// What a device gets next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upcoming {
+    /// A launch.
+    Launch,
+    /// A copy between two memory spaces.
+    Copy {
+        /// Of the source.
+        from: u32,
+        /// Of the destination.
+        to: u32,
+    },
 }
 
 /// True if the host asks a launch with this flag to stop.

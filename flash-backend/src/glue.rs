@@ -11,7 +11,7 @@
 //! `Instance::found` is locked while a backend looks for devices, its `Devices` while it says what has
 //! changed. No other slot takes a lock of this module: many threads use a device at once.
 
-use crate::backend::{Backend, Changes, Class, Device, Launch};
+use crate::backend::{Backend, Changes, Class, Device, Launch, Upcoming};
 use crate::event::{Event, Kind};
 use crate::failure::Failure;
 use crate::fork::{self, Forked};
@@ -22,6 +22,7 @@ use crate::workers::{self, get_extension};
 use flash_types::Code;
 use flash_types::abi::{self, BackendApi, Str, Submission};
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A backend that is linked in. Made by `register_backend!`.
@@ -250,6 +251,7 @@ fn cell<D: Device>(device: D) -> &'static Cell<D> {
             | flag(info.synchronous, abi::DEVICE_SYNCHRONOUS)
             | flag(info.runs_functions, abi::DEVICE_RUNS_FUNCTIONS)
             | flag(info.keeps_launches, abi::DEVICE_KEEPS_LAUNCHES)
+            | flag(info.waits_in_queue, abi::DEVICE_WAITS_IN_QUEUE)
             | abi::DEVICE_IN_ORDER,
         threads: info.threads,
         name: text(info.name),
@@ -450,14 +452,15 @@ unsafe extern "C" fn submit<B: Backend>(
     entry("submit", || {
         // SAFETY: the host's submission lives for the call.
         let raw = unsafe { &*submission };
+        // SAFETY: a device of this backend.
+        let cell = unsafe { cell_of::<B>(device) };
         if raw.wait_count != 0 {
             // SAFETY: the submission has that many events.
-            unsafe { wait_for(raw.waits, raw.wait_count as usize)? };
+            unsafe { wait_for(cell, Upcoming::Launch, raw.waits, raw.wait_count as usize)? };
         }
         // SAFETY: made by `prepare` of the same backend.
         let kernel = unsafe { &*raw.kernel.cast_const().cast::<<B::Device as Device>::Kernel>() };
-        // SAFETY: a device of this backend.
-        let event = unsafe { cell_of::<B>(device) }.device.submit(&Launch { raw, kernel })?;
+        let event = cell.device.submit(&Launch { raw, kernel })?;
         if !raw.signal.is_null() {
             // SAFETY: the host's variable.
             unsafe { *raw.signal = event.map_or(std::ptr::null_mut(), Event::into_raw) };
@@ -493,13 +496,24 @@ fn release_event(event: Event) {
     let _ = caught(|| drop(event));
 }
 
+/// Waits for events, or lets the queue of what comes next wait for them.
+///
 /// # Safety
 /// `waits` points to `count` events of Rust backends.
 #[cold]
-unsafe fn wait_for(waits: *const *mut abi::Event, count: usize) -> Result<(), Failure> {
+unsafe fn wait_for<D: Device>(
+    cell: &Cell<D>,
+    next: Upcoming,
+    waits: *const *mut abi::Event,
+    count: usize,
+) -> Result<(), Failure> {
+    let in_queue = cell.info.flags & abi::DEVICE_WAITS_IN_QUEUE != 0;
     for i in 0..count {
-        // SAFETY: the caller vouches.
-        unsafe { event_of(*waits.add(i)) }.completion().wait()?;
+        // SAFETY: the caller vouches; the event stays the host's.
+        let event = ManuallyDrop::new(unsafe { Event::from_raw(*waits.add(i)) });
+        if !in_queue || event.ready() || !cell.device.run_after(&event, next)? {
+            event.wait()?;
+        }
     }
     Ok(())
 }
@@ -597,12 +611,19 @@ unsafe extern "C" fn copy_box<B: Backend>(
     entry("copy_box", || {
         // SAFETY: the host's events, a device of this backend, boxes that the host vouches for.
         unsafe {
-            wait_for(waits, wait_count)?;
-            let device = &cell_of::<B>(device).device;
-            if signal.is_null() {
-                return device.copy_box(source, destination, &*shape);
+            let cell = cell_of::<B>(device);
+            if wait_count != 0 {
+                wait_for(
+                    cell,
+                    Upcoming::Copy { from: source.space, to: destination.space },
+                    waits,
+                    wait_count,
+                )?;
             }
-            let event = device.begin_copy(source, destination, &*shape)?;
+            if signal.is_null() {
+                return cell.device.copy_box(source, destination, &*shape);
+            }
+            let event = cell.device.begin_copy(source, destination, &*shape)?;
             *signal = event.map_or(std::ptr::null_mut(), Event::into_raw);
         }
         Ok(())

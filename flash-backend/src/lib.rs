@@ -41,7 +41,7 @@ mod tests;
 pub mod threads;
 mod workers;
 
-pub use backend::{Backend, Changes, Class, Device, DeviceInfo, Launch, is_stopped};
+pub use backend::{Backend, Changes, Class, Device, DeviceInfo, Launch, Upcoming, is_stopped};
 pub use event::{Completion, Event};
 pub use failure::{Failure, Unavailable};
 pub use features::cpu_has;

@@ -27,6 +27,7 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("a user event carries its error", events_with_errors),
     ("a launch waits for its events", submissions::launches_wait),
     ("a launch whose event failed does not run", submissions::launches_fail_with_their_events),
+    ("copies and launches wait for each other", submissions::work_waits_for_work),
     ("a launch that is asked to stop runs no work item twice, and the next one runs", submissions::stops),
     ("launches that have a number are like those that had it before", submissions::alike),
     ("a submission runs just the phases that it names", submissions::phases),
@@ -399,11 +400,25 @@ impl Random {
 
 /// Copies a box; waits for it.
 pub(super) fn copy(subject: &Subject, from: Buffer, to: Buffer, shape: &CopyBox) -> Outcome {
+    // SAFETY: the boxes lie inside the buffers, which have no other user until it is over.
+    finish(subject, unsafe { begin_copy(subject, [from, to], shape, &[])? })
+}
+
+/// Begins to copy a box after events. NULL: already complete.
+///
+/// # Safety
+/// From the events on the boxes have no other user, until the copy is complete.
+pub(super) unsafe fn begin_copy(
+    subject: &Subject,
+    [from, to]: [Buffer; 2],
+    shape: &CopyBox,
+    waits: &[*mut abi::Event],
+) -> Result<*mut abi::Event, Stop> {
     let copy_box = slot(subject.api().copy_box, "copy_box")?;
-    let mut signal = std::ptr::null_mut();
-    // SAFETY: the boxes lie inside the buffers, which have no other user.
-    answer(unsafe { copy_box(subject.raw(), from, to, shape, std::ptr::null(), 0, &mut signal) })?;
-    finish(subject, signal)
+    let (waits, count, mut signal) = (waits.as_ptr(), waits.len(), std::ptr::null_mut());
+    // SAFETY: the boxes lie inside the buffers; the caller vouches for the rest.
+    answer(unsafe { copy_box(subject.raw(), from, to, shape, waits, count, &mut signal) })?;
+    Ok(signal)
 }
 
 /// Waits for a completion event and releases it. NULL: already complete.

@@ -1,7 +1,7 @@
 //! Checks of the slot `submit`, on the host's memory or on the device's own.
 
 use super::slots::{
-    Allocated, Prepared, UserEvent, answer, copy, error, finish, implementation, slot, spaces,
+    Allocated, Prepared, UserEvent, answer, begin_copy, copy, error, finish, implementation, slot, spaces,
 };
 use super::{Outcome, Stop, Subject, ensure};
 use flash_core::__private::forget;
@@ -155,8 +155,25 @@ fn submit_with(
     args: &[Arg],
     phases: Range<u64>,
     waits: &[*mut abi::Event],
-    Extra { stop, like }: &Extra<'_>,
+    extra: &Extra<'_>,
 ) -> Outcome {
+    // SAFETY: the arguments have no other user until it is over.
+    finish(subject, unsafe { begin(subject, kernel, order, args, phases, waits, extra)? })
+}
+
+/// Begins it. NULL: it is over.
+///
+/// # Safety
+/// From the events on the arguments have no other user, until the launch is over.
+unsafe fn begin(
+    subject: &Subject,
+    kernel: &Prepared<'_>,
+    order: &Order,
+    args: &[Arg],
+    phases: Range<u64>,
+    waits: &[*mut abi::Event],
+    Extra { stop, like }: &Extra<'_>,
+) -> Result<*mut abi::Event, Stop> {
     let view = order.view();
     let mut signal = std::ptr::null_mut();
     let mut nanoseconds = 0;
@@ -180,9 +197,9 @@ fn submit_with(
         like: *like,
     };
     let submit = slot(subject.api().submit, "submit")?;
-    // SAFETY: a kernel of this device and its arguments, which live until the event has fired.
+    // SAFETY: a kernel of this device and its arguments, for which the caller vouches.
     answer(unsafe { submit(subject.raw(), &submission) })?;
-    finish(subject, signal)
+    Ok(signal)
 }
 
 /// Runs the suite's counter once per element.
@@ -192,10 +209,26 @@ pub(super) fn count(
     hits: &Array<'_>,
     waits: &[*mut abi::Event],
 ) -> Outcome {
+    // SAFETY: the array has no other user until it is over.
+    finish(subject, unsafe { begin_count(subject, kernel, hits, waits)? })
+}
+
+/// Begins that.
+///
+/// # Safety
+/// From the events on the array has no other user, until the launch is over.
+unsafe fn begin_count(
+    subject: &Subject,
+    kernel: &Prepared<'_>,
+    hits: &Array<'_>,
+    waits: &[*mut abi::Event],
+) -> Result<*mut abi::Event, Stop> {
     let n = hits.len() as u64;
     let (extents, strides) = ([n, 1], [1, n, n]);
     let args = [scalar(&extents[0]), scalar(&extents[1]), hits.arg(&strides)];
-    submit(subject, kernel, &order(&[n, 1, 1], &OrderTraits::default())?, &args, 0..1, waits)
+    let order = order(&[n, 1, 1], &OrderTraits::default())?;
+    // SAFETY: the caller vouches.
+    unsafe { begin(subject, kernel, &order, &args, 0..1, waits, &Extra::default()) }
 }
 
 pub(super) fn prepared<'a>(subject: &'a Subject, kernel: &str) -> Result<Prepared<'a>, Stop> {
@@ -251,6 +284,45 @@ pub(super) fn launches_fail_with_their_events(subject: &Subject) -> Outcome {
     }
     count(subject, &kernel, &hits, &[])?;
     subject.same("runs of the launch after it", &hits.words(subject)?, &[1; 10])
+}
+
+/// Copies to the device, launches and copies back, each given with the event of the one before. None is
+/// waited for before all are given.
+pub(super) fn work_waits_for_work(subject: &Subject) -> Outcome {
+    const ROUNDS: u32 = 5;
+    let kernel = prepared(subject, "conformance.count")?;
+    for n in [100, 200_000] {
+        let hits = Array::new(subject, &vec![0; n])?;
+        let Array::Device(inside, _) = &hits else {
+            return Err(Stop::Skip("the device uses the host's memory".into()));
+        };
+        let mut sources: Vec<Vec<u32>> = (0..ROUNDS).map(|round| vec![100 * round; n]).collect();
+        let mut targets = vec![vec![0; n]; ROUNDS as usize];
+        let mut events = Vec::new();
+        let given = sources.iter_mut().zip(&mut targets).try_for_each(|(source, target)| {
+            for step in 0..3 {
+                let waits: &[*mut abi::Event] = events.last().map_or(&[], std::slice::from_ref);
+                // SAFETY: each comes after all before it, and all are waited for below.
+                let event = unsafe {
+                    match step {
+                        0 => begin_copy(subject, [host(source), inside.buffer], &flat(n), waits)?,
+                        1 => begin_count(subject, &kernel, &hits, waits)?,
+                        _ => begin_copy(subject, [inside.buffer, host(target)], &flat(n), waits)?,
+                    }
+                };
+                // One that is over comes before all that follows.
+                events.extend((!event.is_null()).then_some(event));
+            }
+            Ok(())
+        });
+        // The last ones first: an event that nobody has waited for is none the less in its place.
+        let ended = events.into_iter().rev().map(|event| finish(subject, event));
+        ended.collect::<Vec<_>>().into_iter().chain([given]).collect::<Outcome>()?;
+        for (round, target) in targets.iter().enumerate() {
+            subject.same("elements that were copied back", target, &vec![100 * round as u32 + 1; n])?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn stops(subject: &Subject) -> Outcome {

@@ -5,6 +5,7 @@ use cudarc::driver::sys::{
     CUcontext, CUdevice, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags, cuCtxPopCurrent_v2,
     cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime_v2,
     cuEventQuery, cuEventRecord, cuEventSynchronize, cuStreamCreate, cuStreamQuery, cuStreamSynchronize,
+    cuStreamWaitEvent,
 };
 use flash_backend::Failure;
 use std::ptr::null_mut;
@@ -117,6 +118,12 @@ impl Event {
         // SAFETY: event and stream are of the current context.
         unsafe { cuEventRecord(event.event, stream.get()) }.call("cuEventRecord")?;
         Ok(event)
+    }
+
+    /// Lets what a stream gets from now on run after it.
+    pub fn before(&self, _: &Current, stream: Stream) -> Result<(), Failure> {
+        // SAFETY: a live event, and a live stream.
+        unsafe { cuStreamWaitEvent(stream.get(), self.event, 0) }.call("cuStreamWaitEvent")
     }
 
     /// Whether it has been reached.

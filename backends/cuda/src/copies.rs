@@ -71,8 +71,8 @@ struct Stage {
 unsafe impl Send for Stage {}
 
 /// Fires when a copy is complete.
-struct Copied {
-    event: Arc<Event>,
+pub(crate) struct Copied {
+    pub event: Arc<Event>,
     waiter: &'static Worker,
 }
 
@@ -84,6 +84,11 @@ impl Copies {
         };
         let (up, down) = (direction("flash-cuda-up")?, direction("flash-cuda-down")?);
         Ok(Copies { context, up, down, waiter: Worker::new("flash-cuda"), peers: Mutex::default() })
+    }
+
+    /// The stream of copies from or to the host, or to this device.
+    pub fn stream(&self, to_host: bool) -> Stream {
+        if to_host { self.down.stream } else { self.up.stream }
     }
 
     /// Begins to copy a box. `None`: it is already copied.

@@ -2,15 +2,17 @@
 
 use crate::buffers::Buffers;
 use crate::context::{Context, Stream};
-use crate::copies::{Copies, Ends};
+use crate::copies::{Copied, Copies, Ends};
 use crate::discover::{self, Found};
 use crate::kernel::CudaKernel;
-use crate::queue::Queue;
+use crate::queue::{Done, Queue};
 use cudarc::driver::sys::cuDeviceCanAccessPeer;
 use flash_backend::Code;
 use flash_backend::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
 use flash_backend::offload::{Kernel, Once, ProgramCache, Programs, call_queue_function, queue_function};
-use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_backend::{
+    Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, Upcoming,
+};
 use std::sync::OnceLock;
 
 /// Every NVIDIA GPU.
@@ -127,6 +129,22 @@ impl DeviceFacts {
 
 impl Device for CudaDevice {
     type Kernel = CudaKernel;
+
+    fn run_after(&self, event: &Event, next: Upcoming) -> Result<bool, Failure> {
+        let opened = self.0.opened()?;
+        let current = opened.context.enter()?;
+        match (next, event.completion::<Done>(), event.completion::<Copied>()) {
+            (Upcoming::Copy { to, .. }, Some(launch), _) => {
+                launch.before(&current, opened.copies.stream(to == SPACE_HOST))
+            }
+            (Upcoming::Copy { to, .. }, _, Some(copy)) => {
+                copy.event.before(&current, opened.copies.stream(to == SPACE_HOST)).map(|()| true)
+            }
+            (Upcoming::Launch, _, Some(copy)) => opened.queue.wait_for(&current, &copy.event).map(|()| true),
+            // Launches are in one stream, unless it is another device's; or a thread copies.
+            (Upcoming::Launch, _, None) | (_, None, None) => Ok(false),
+        }
+    }
 
     fn info(&self) -> DeviceInfo {
         self.0.found.info.clone()

@@ -158,6 +158,7 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32, check_bounds: bool) ->
         memory_bytes: memory as u64,
         features: format!("sm_{}{}", capability.0, capability.1),
         name,
+        waits_in_queue: true,
         ..DeviceInfo::default()
     };
     Ok(Found { device, ordinal, info, limits, check_bounds })

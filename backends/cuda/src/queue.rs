@@ -277,6 +277,14 @@ impl Queue {
         Ok(Done { queue: self, batch, launch: self.launches.fetch_add(1, Relaxed), times })
     }
 
+    /// Lets what is recorded from now on run after an event.
+    pub fn wait_for(&self, current: &Current, event: &Event) -> Result<(), Failure> {
+        let mut state = self.state();
+        self.send(&mut state, current);
+        self.mark(&mut state, current)?;
+        event.before(current, self.stream)
+    }
+
     /// An event after all that was recorded.
     fn point(&self) -> Result<Event, Failure> {
         let current = self.context.enter()?;
@@ -384,16 +392,8 @@ impl Queue {
             return Ok(true);
         }
         let current = self.context.enter()?;
-        let mut state = self.state();
-        if state.open.number == batch.number {
-            self.send(&mut state, &current);
-        }
-        if batch.event.get().is_none() {
-            self.mark(&mut state, &current)?;
-        }
-        drop(state);
         // A batch without an event is complete by now, or could not get one, for want of resources.
-        let reached = match batch.event.get() {
+        let reached = match self.event_of(batch, &current)? {
             Some(event) => event.reached()?,
             None => self.stream.is_done()?,
         };
@@ -401,6 +401,21 @@ impl Queue {
             self.done.fetch_max(batch.number, Relaxed);
         }
         Ok(reached)
+    }
+
+    /// The event of a batch, which is sent. `None`: it is complete.
+    fn event_of<'b>(&self, batch: &'b Batch, current: &Current) -> Result<Option<&'b Event>, Failure> {
+        if batch.number <= self.done.load(Relaxed) {
+            return Ok(None);
+        }
+        let mut state = self.state();
+        if state.open.number == batch.number {
+            self.send(&mut state, current);
+        }
+        if batch.event.get().is_none() {
+            self.mark(&mut state, current)?;
+        }
+        Ok(batch.event.get())
     }
 
     /// The error with which the driver refused a launch.
@@ -471,6 +486,15 @@ impl Writing {
     /// Ends it after an error: what was recorded of it is sent, and waited for.
     pub(crate) fn abandon(self) {
         let _ = Writing { start: None, awaited: true, ..self }.end();
+    }
+}
+
+impl Done {
+    /// Lets what a stream of this context gets from now on run after it. False: it has ended, or the host has
+    /// to wait.
+    pub(crate) fn before(&self, current: &Current, stream: Stream) -> Result<bool, Failure> {
+        let event = self.queue.event_of(&self.batch, current)?;
+        event.map_or(Ok(false), |event| event.before(current, stream).map(|()| true))
     }
 }
 

@@ -12,15 +12,18 @@
 use crate::buffers::Buffers;
 use crate::counted;
 use crate::discover::{self, Found};
+use crate::event::{self, enqueue_barrier};
 use crate::failure::Call;
 use crate::places::{Place, Places, over};
-use crate::queue::Queue;
+use crate::queue::{self, Queue};
 use flash_backend::Code;
 use flash_backend::abi;
 use flash_backend::host_memory;
 use flash_backend::offload::{ArgBuffer, Kernel, Once, ProgramCache, Programs};
-use flash_backend::{Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
-use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
+use flash_backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, Upcoming,
+};
+use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue, retain_command_queue};
 use opencl3::context::Context;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -100,7 +103,16 @@ impl OpenClDevice {
             unsafe { CommandQueue::create(&context, device.id(), CL_QUEUE_PROFILING_ENABLE) }
                 .call("clCreateCommandQueue")
         };
-        let (kernels, copies) = (queue()?, queue()?);
+        let kernels = queue()?;
+        let copies = match self.is_cpu() {
+            // It gains nothing by copies beside kernels, and one queue needs no events in between.
+            true => {
+                // SAFETY: a live queue, which is released once more than it would be.
+                unsafe { retain_command_queue(kernels.get()) }.call("clRetainCommandQueue")?;
+                CommandQueue::new(kernels.get(), 0)
+            }
+            false => queue()?,
+        };
         let buffers = Buffers::new(copies, &self.found.limits);
         if self.in_place() {
             check_in_place(&self.found.info.name, &context, &buffers)?;
@@ -200,6 +212,30 @@ impl Device for OpenClDevice {
 
     fn submit(&self, launch: &Launch<'_, Kernel<OpenClDevice>>) -> Result<Option<Event>, Failure> {
         launch.kernel().submit(self, launch)
+    }
+
+    fn run_after(&self, event: &Event, next: Upcoming) -> Result<bool, Failure> {
+        let launch = event.completion::<queue::Done>().map(queue::Done::last);
+        let Some(last) = launch.or_else(|| event.completion::<event::Done>().map(|copy| &copy.0)) else {
+            // A copy by a thread.
+            return Ok(false);
+        };
+        let opened = self.opened()?;
+        let queue = match next {
+            Upcoming::Launch => opened.kernels.raw(),
+            Upcoming::Copy { .. } => opened.buffers.queue().get(),
+        };
+        if last.command_queue().is_ok_and(|of| of == queue) {
+            return Ok(true);
+        }
+        // A driver may hold commands back until their own queue is flushed.
+        last.flush();
+        let barrier = match next {
+            Upcoming::Launch => opened.kernels.wait_for(last),
+            Upcoming::Copy { .. } => enqueue_barrier(queue, last),
+        };
+        // A driver need not take an event of another context.
+        Ok(barrier.is_ok())
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {

@@ -158,6 +158,7 @@ fn look_at(
         memory_bytes: device.global_mem_size().call("clGetDeviceInfo")?,
         features: features(&version, &extensions, !limits.spir_v.is_empty(), class == Class::Cpu || emulated),
         name,
+        waits_in_queue: true,
         ..DeviceInfo::default()
     };
     let platform_version = platform.version().unwrap_or_default();

@@ -3,9 +3,9 @@
 use crate::counted::Counted;
 use crate::failure::{Call, failed};
 use flash_backend::{Completion, Failure};
-use opencl3::command_queue::flush;
+use opencl3::command_queue::{enqueue_barrier_with_wait_list, flush};
 use opencl3::event::{CL_COMPLETE, Event};
-use opencl3::types::{cl_event, cl_int};
+use opencl3::types::{cl_command_queue, cl_event, cl_int};
 use std::ffi::c_void;
 
 /// Takes ownership of the event of an enqueued command.
@@ -30,7 +30,8 @@ impl Counted<Event> {
         }
     }
 
-    fn flush(&self) {
+    /// Sends its queue to the device.
+    pub fn flush(&self) {
         if let Ok(queue) = self.command_queue() {
             let _ = flush(queue);
         }
@@ -56,6 +57,14 @@ impl Counted<Event> {
             unsafe { Box::from_raw(context)() };
         }
     }
+}
+
+/// Lets all that a queue gets from now on run after a command of another queue.
+pub(crate) fn enqueue_barrier(queue: cl_command_queue, after: &Counted<Event>) -> Result<(), Failure> {
+    let waits = [after.get()];
+    // SAFETY: a live queue, and an event of the same context; the list is copied.
+    let barrier = unsafe { enqueue_barrier_with_wait_list(queue, 1, waits.as_ptr()) };
+    enqueued(barrier, "clEnqueueBarrierWithWaitList").map(drop)
 }
 
 extern "C" fn fired(_event: cl_event, _status: cl_int, context: *mut c_void) {

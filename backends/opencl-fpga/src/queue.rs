@@ -19,6 +19,7 @@
 //!   it.
 
 use crate::counted::Counted;
+use crate::event::enqueue_barrier;
 use crate::failure::{Call, failed};
 use crate::places::{Overlays, Place, Places};
 use cl3::error_codes::{CL_SUCCESS, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED};
@@ -118,7 +119,7 @@ pub(crate) struct Alone<'c, 'q> {
 }
 
 /// Fires when a batch has ended.
-struct Done {
+pub(crate) struct Done {
     queue: Arc<Queue>,
     batch: Arc<Batch>,
 }
@@ -160,6 +161,15 @@ impl Queue {
     fn close(&self, state: &mut State) {
         let Some(Open { batch, row, .. }) = state.open.take() else { return };
         let _ = batch.end.set(self.end_of(row));
+    }
+
+    /// Lets what comes from now on run after a command of another queue.
+    pub fn wait_for(&self, after: &Counted<Event>) -> Result<(), Failure> {
+        let mut state = self.state();
+        self.close(&mut state);
+        // No wait for what came before waits for that.
+        state.number += 1;
+        enqueue_barrier(self.queue.get(), after)
     }
 
     /// The end of commands after which nothing was enqueued.
@@ -364,6 +374,13 @@ fn enqueue(
 fn this_thread() -> usize {
     thread_local!(static HERE: Cell<u8> = const { Cell::new(0) });
     HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
+impl Done {
+    /// The event of the last command.
+    pub fn last(&self) -> &Counted<Event> {
+        &self.queue.end(&self.batch).row.last
+    }
 }
 
 impl Completion for Done {

@@ -17,7 +17,7 @@ use flash_backend::abi::{self, Buffer, CopyBox, SPACE_HOST};
 use flash_backend::cpu_has;
 use flash_backend::host_memory::{self, HostBuffers};
 use flash_backend::{
-    Backend, Changes, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
+    Backend, Changes, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, Upcoming,
     physical_id,
 };
 use std::collections::HashSet;
@@ -255,6 +255,7 @@ impl Device for TestDevice {
             features: features(),
             synchronous: self.settings.queue == Commands::Caller,
             runs_functions: true,
+            waits_in_queue: self.settings.queue == Commands::Thread,
             ..DeviceInfo::default()
         }
     }
@@ -288,6 +289,20 @@ impl Device for TestDevice {
         }
         let owned = OwnedLaunch::of(launch);
         Ok(Some(self.launches.push(time, move || fault.and_then(|()| owned.run()))))
+    }
+
+    fn run_after(&self, event: &Event, next: Upcoming) -> Result<bool, Failure> {
+        let queue = match next {
+            Upcoming::Launch => &self.launches,
+            Upcoming::Copy { .. } => &self.copies,
+        };
+        let event = event.clone();
+        // What failed has ended, too.
+        drop(queue.push(Duration::ZERO, move || {
+            let _ = event.wait();
+            Ok(())
+        }));
+        Ok(true)
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
@@ -342,6 +357,7 @@ impl Device for TestDevice {
         match key {
             "threads" => Some("1".to_owned()),
             "launches" => Some(self.counts[Command::Launch as usize].load(SeqCst).to_string()),
+            "copies" => Some(self.counts[Command::Copy as usize].load(SeqCst).to_string()),
             _ => None,
         }
     }

@@ -4,8 +4,8 @@
 //! A device runs the implementations for the CPU, one work item after another. It has a memory of its own in
 //! the process's memory, so that what was not copied there is not there, and two queues, for launches and for
 //! copies, each with a thread of its own: a launch or a copy is complete some time after the call that began
-//! it, and its event says when. Groups such as `ALL_ACCEL` leave these devices out; only the key `TEST`
-//! selects them.
+//! it, and its event says when. The queues wait for each other. Groups such as `ALL_ACCEL` leave these
+//! devices out; only the key `TEST` selects them.
 //!
 //! The devices are stricter than necessary: an argument in another memory than the device's, a buffer that
 //! was freed, and a copy beyond a buffer's end are errors.
@@ -32,7 +32,7 @@
 //!
 //! A launch that is asked to stop does so before its next phase.
 //!
-//! A query `launches` gives the number of launches that a device was given so far.
+//! Queries `launches` and `copies` give the numbers of launches and copies that a device was given so far.
 //!
 //! Where devices share a memory, the runtime looks whether they do when it finds them, with an allocation and
 //! two copies; these count.

@@ -5,12 +5,13 @@ mod user;
 
 use crate::failure::Failure;
 use flash_types::abi;
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
 pub(crate) use user::UserEvent;
 
 /// Completion of work on a device. It fires once, after the work is done and visible.
-pub trait Completion: Send + Sync {
+pub trait Completion: Any + Send + Sync {
     /// True once it has fired.
     fn ready(&self) -> bool;
     /// Waits until it has fired; the error of the work, if it failed.
@@ -36,13 +37,18 @@ pub(crate) enum Kind {
 
 impl Event {
     /// An event of the device's work.
-    pub fn new(completion: impl Completion + 'static) -> Event {
+    pub fn new(completion: impl Completion) -> Event {
         Event(Arc::new(Kind::Device(Box::new(completion))))
     }
 
     /// An event that the host signals.
     pub(crate) fn of_host() -> Event {
         Event(Arc::new(Kind::User(UserEvent::default())))
+    }
+
+    /// The completion, if it is of this type: of this backend's own.
+    pub fn completion<C: Completion>(&self) -> Option<&C> {
+        (self.0.completion() as &dyn Any).downcast_ref()
     }
 
     /// True if both are the same.
@@ -74,7 +80,7 @@ impl Deref for Event {
 }
 
 impl Kind {
-    pub fn completion(&self) -> &(dyn Completion + 'static) {
+    pub fn completion(&self) -> &dyn Completion {
         match self {
             Kind::Device(completion) => &**completion,
             Kind::User(event) => event,

@@ -44,6 +44,26 @@ pub struct DeviceHandle {
     pub(crate) preloaded: AtomicBool,
 }
 
+/// Work of a device, which something comes after: its event, as long as it is not given back.
+#[derive(Clone, Copy)]
+pub(crate) struct After {
+    pub device: &'static DeviceHandle,
+    pub event: *mut abi::Event,
+}
+
+impl After {
+    /// The event, for a queue of this device, which must be its own.
+    pub fn in_queue_of(self, device: &DeviceHandle) -> Result<*mut abi::Event, Error> {
+        if std::ptr::eq(self.device, device) {
+            return Ok(self.event);
+        }
+        Err(Error::Backend {
+            code: Code::Invalid,
+            text: format!("{} got an event of {} to wait for: please report it", device.id, self.device.id),
+        })
+    }
+}
+
 // SAFETY: the vtable's functions may be called from any thread with any device.
 unsafe impl Send for DeviceHandle {}
 // SAFETY: as above.

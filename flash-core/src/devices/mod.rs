@@ -21,6 +21,7 @@ mod spaces;
 mod tests;
 mod texts;
 
+pub(crate) use device_handle::After;
 pub use device_handle::DeviceHandle;
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file};

@@ -15,6 +15,7 @@ use super::device::{CopyInFlight, DeviceMemory, staging};
 use super::directory::{Directory, Place};
 use super::region::{Grid, GridBox, Region, runs};
 use super::routes;
+use crate::devices::After;
 use crate::error::Error;
 use flash_backend::host_memory::copy_addresses;
 use flash_types::abi::{Buffer, CopyBox, SPACE_HOST};
@@ -99,19 +100,19 @@ impl Transfer {
     /// source or touched at the destination.
     pub unsafe fn run(&self, region: &Region) -> Result<(), Error> {
         // SAFETY: the caller vouches; all of it is complete when this returns.
-        unsafe { self.begin(region)? }.map_or(Ok(()), CopyInFlight::wait)
+        unsafe { self.begin(region, None)? }.map_or(Ok(()), CopyInFlight::wait)
     }
 
-    /// The same; returns before the last copy is complete. `None`: all are.
+    /// The same; returns before the last copy is complete. `None`: all are. Nothing is copied before `after`.
     ///
     /// # Safety
-    /// As [`run`](Self::run), until it was waited for.
-    pub unsafe fn begin(&self, region: &Region) -> Result<Option<CopyInFlight>, Error> {
+    /// As [`run`](Self::run), from `after` on until it was waited for.
+    pub unsafe fn begin(&self, region: &Region, after: Option<After>) -> Result<Option<CopyInFlight>, Error> {
         // Copies in flight after a failure are waited for, too: as they are dropped.
         let mut all: SmallVec<[CopyInFlight; 4]> = SmallVec::new();
         for block in region.blocks() {
             // SAFETY: the caller vouches, for all of them.
-            all.extend(unsafe { self.copy(block)? });
+            all.extend(unsafe { self.copy(block, after)? });
         }
         let last = all.pop();
         all.into_iter().try_for_each(CopyInFlight::wait)?;
@@ -122,7 +123,7 @@ impl Transfer {
     ///
     /// # Safety
     /// As [`run`](Self::run), until it was waited for.
-    unsafe fn copy(&self, block: &GridBox) -> Result<Option<CopyInFlight>, Error> {
+    unsafe fn copy(&self, block: &GridBox, after: Option<After>) -> Result<Option<CopyInFlight>, Error> {
         let size = self.element_size;
         let runs = runs(&block.extent(), &self.grid);
         let first = self.grid.flat(block.begin) * size;
@@ -135,7 +136,7 @@ impl Transfer {
             destination_stride: stride,
         };
         // SAFETY: the caller vouches for the box, which `shape` is, in bytes.
-        unsafe { BoxTransfer::new([self.from, self.to], shape, size).begin() }
+        unsafe { BoxTransfer::new([self.from, self.to], shape, size).begin(after) }
     }
 }
 
@@ -162,14 +163,14 @@ impl BoxTransfer {
     /// it at the destination meanwhile.
     pub unsafe fn run(&self) -> Result<(), Error> {
         // SAFETY: the caller vouches; it is over when this returns.
-        unsafe { self.begin()? }.map_or(Ok(()), CopyInFlight::wait)
+        unsafe { self.begin(None)? }.map_or(Ok(()), CopyInFlight::wait)
     }
 
     /// Begins it; `None`: it is done.
     ///
     /// # Safety
-    /// As [`run`](Self::run), until it was waited for.
-    unsafe fn begin(&self) -> Result<Option<CopyInFlight>, Error> {
+    /// As [`run`](Self::run), from `after` on until it was waited for.
+    unsafe fn begin(&self, after: Option<After>) -> Result<Option<CopyInFlight>, Error> {
         let bytes = self.shape.extent.iter().product();
         if bytes == 0 {
             return Ok(None);
@@ -177,6 +178,7 @@ impl BoxTransfer {
         let (from, to, shape) = (self.from.buffer, self.to.buffer, &self.shape);
         let (a, b) = match (self.from.memory, self.to.memory) {
             (None, None) => {
+                no_queue(after)?;
                 // SAFETY: the caller vouches; both are memory of the host.
                 unsafe { copy_addresses(from.handle, to.handle, shape) };
                 return Ok(None);
@@ -184,7 +186,7 @@ impl BoxTransfer {
             // Inside one memory: no transfer, and not counted.
             (Some(a), Some(b)) if std::ptr::eq(a, b) => {
                 // SAFETY: the caller vouches.
-                return unsafe { a.copy_box(from, to, shape) }.map(Some);
+                return unsafe { a.copy_box(from, to, shape, after) }.map(Some);
             }
             ends => ends,
         };
@@ -193,8 +195,8 @@ impl BoxTransfer {
         // SAFETY: the caller vouches, for each.
         let copy = |by: &'static DeviceMemory| unsafe {
             match (a, b) {
-                (Some(a), Some(b)) => by.copy_box_between([(a, from), (b, to)], shape),
-                _ => by.copy_box(from, to, shape),
+                (Some(a), Some(b)) => by.copy_box_between([(a, from), (b, to)], shape, after),
+                _ => by.copy_box(from, to, shape, after),
             }
         };
         let copy = route.by.map(copy).transpose()?;
@@ -203,6 +205,7 @@ impl BoxTransfer {
             (None, Some(b)) => b.counters.to_device.add(bytes),
             (Some(_), Some(b)) if copy.is_some() => b.counters.between.add(bytes),
             (Some(a), Some(b)) => {
+                no_queue(after)?;
                 // SAFETY: the caller vouches.
                 unsafe { staging::copy([a, b], from, to, shape)? };
                 a.counters.from_device.add(bytes);
@@ -212,6 +215,15 @@ impl BoxTransfer {
         }
         Ok(copy)
     }
+}
+
+/// Refuses to copy on this thread what a queue of a device should wait with.
+fn no_queue(after: Option<After>) -> Result<(), Error> {
+    after.map_or(Ok(()), |after| {
+        let text =
+            format!("a copy by the host got work of {} to wait for: please report it", after.device.id());
+        Err(Error::Backend { code: flash_types::Code::Invalid, text })
+    })
 }
 
 /// Copies of one direction.

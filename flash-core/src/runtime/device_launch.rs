@@ -10,7 +10,7 @@ use super::profile::{LaunchProfile, Profile};
 use super::reduce;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
-use crate::devices::{DeviceHandle, take_error};
+use crate::devices::{After, DeviceHandle, take_error};
 use crate::error::{Error, LaunchError};
 use flash_backend::__host::HOST;
 use flash_types::Code;
@@ -174,7 +174,7 @@ impl DeviceLaunch<'_> {
             return self.wait(args, phases, nanoseconds);
         }
         let mut event = std::ptr::null_mut();
-        self.call(args, phases, nanoseconds, Signal::Waited(&mut event))?;
+        self.call(args, phases, nanoseconds, Signal::Waited(&mut event), &[])?;
         match event.is_null() {
             true => Ok(()),
             // SAFETY: an event of the target's backend, given back once.
@@ -185,16 +185,22 @@ impl DeviceLaunch<'_> {
     /// Calls the backend for some phases, and returns when they are done: this costs less than an event.
     #[inline]
     pub fn wait(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
-        self.call(args, phases, nanoseconds, Signal::Return)
+        self.call(args, phases, nanoseconds, Signal::Return, &[])
     }
 
     /// Calls the backend for all phases. `Some`: an event that fires when they are done, and must be
-    /// completed; `waited`: by that alone, and soon.
+    /// completed; `waited`: by that alone, and soon. `after`: the device waits for it.
     #[inline]
-    pub fn begin(&self, args: &[Arg], waited: bool) -> Result<Option<*mut abi::Event>, Error> {
+    pub fn begin(
+        &self,
+        args: &[Arg],
+        waited: bool,
+        after: Option<After>,
+    ) -> Result<Option<*mut abi::Event>, Error> {
         let mut event = std::ptr::null_mut();
         let signal = if waited { Signal::Waited(&mut event) } else { Signal::Event(&mut event) };
-        self.call(args, self.phases.clone(), &mut 0, signal)?;
+        let waits = after.map(|after| after.in_queue_of(self.target.device)).transpose()?;
+        self.call(args, self.phases.clone(), &mut 0, signal, waits.as_slice())?;
         Ok((!event.is_null()).then_some(event))
     }
 
@@ -205,6 +211,7 @@ impl DeviceLaunch<'_> {
         phases: Range<u64>,
         nanoseconds: &mut u64,
         signal: Signal<'_>,
+        waits: &[*mut abi::Event],
     ) -> Result<(), Error> {
         let (signal, waited) = match signal {
             Signal::Return => (std::ptr::null_mut(), 0),
@@ -222,8 +229,8 @@ impl DeviceLaunch<'_> {
             space: space.raw(),
             args: args.as_ptr(),
             arg_count: args.len() as u32,
-            wait_count: 0,
-            waits: std::ptr::null(),
+            wait_count: waits.len() as u32,
+            waits: waits.as_ptr(),
             signal,
             nanoseconds,
             attributes: attributes.as_ptr(),

@@ -186,7 +186,6 @@ impl Stager<'_> {
             Expr::Range(range) => self.refuse(range, "a range stands behind `for .. in` only; for a part of an array pass its bounds"),
             Expr::Closure(closure) => self.refuse(closure, "give the closure a name by `let`, and call it"),
             Expr::Unsafe(block) => self.refuse(block, "kernels for devices are safe code: write a `Scatter`, or a kernel in C"),
-            Expr::Let(condition) => self.refuse(condition, "a `let` is a condition of `if` or `while`, alone or behind `&&`"),
             Expr::Try(attempt) => match (&self.result, self.value_of_result.clone()) {
                 (Some(_), Some(of)) => {
                     let value = self.value(&attempt.expr);

@@ -31,7 +31,40 @@ pub(super) fn has_let(conditions: &[&Expr]) -> bool {
     conditions.iter().any(|condition| matches!(condition, Expr::Let(_)))
 }
 
+/// A pattern that is tried on a value.
+struct Trial {
+    /// Gives the value a name.
+    head: TokenStream,
+    /// When the pattern fits; `None`: always.
+    fits: Option<TokenStream>,
+    /// What the pattern names, where it fits.
+    bindings: Vec<TokenStream>,
+}
+
 impl Stager<'_> {
+    /// Tries a pattern. What it names is known in the scope from here on.
+    fn trial(&mut self, pattern: &Pat, value: &Expr) -> Trial {
+        let (staging, value) = (self.staging, self.value(value));
+        let (matched, mut bindings) = (own("matched").into_token_stream(), Vec::new());
+        let fits = self.condition(pattern, &matched, &mut bindings);
+        Trial { head: quote!(let #matched = #staging::Value::named(#value, "m");), fits, bindings }
+    }
+
+    /// When a pattern fits and its guard holds.
+    fn guarded(
+        &self,
+        fits: Option<TokenStream>,
+        bindings: &[TokenStream],
+        guard: Option<TokenStream>,
+    ) -> TokenStream {
+        let staging = self.staging;
+        let fits = fits.unwrap_or_else(|| quote!(#staging::literal(true)));
+        match guard {
+            Some(guard) => quote!(#staging::and(#fits, || { #(#bindings)* #guard })),
+            None => fits,
+        }
+    }
+
     pub(super) fn matched(&mut self, expression: &ExprMatch) -> TokenStream {
         let staging = self.staging;
         let value = self.value(&expression.expr);
@@ -73,11 +106,8 @@ impl Stager<'_> {
         for condition in conditions {
             heads.push(match condition {
                 Expr::Let(condition) => {
-                    let value = self.value(&condition.expr);
-                    let (matched, mut bindings) = (own("matched").into_token_stream(), Vec::new());
-                    let fits = self.condition(&condition.pat, &matched, &mut bindings);
-                    let fits = fits.unwrap_or_else(|| quote!(#staging::literal(true)));
-                    (quote!(let #matched = #staging::Value::named(#value, "m");), fits, bindings)
+                    let Trial { head, fits, bindings } = self.trial(&condition.pat, &condition.expr);
+                    (head, self.guarded(fits, &bindings, None), bindings)
                 }
                 condition => (TokenStream::new(), self.value(condition), Vec::new()),
             });
@@ -96,10 +126,8 @@ impl Stager<'_> {
         otherwise: &TokenStream,
     ) -> TokenStream {
         let staging = self.staging;
-        let (value, matched) = (self.value(value), own("matched").into_token_stream());
         self.scope.enter();
-        let mut bindings = Vec::new();
-        let fits = self.condition(pattern, &matched, &mut bindings);
+        let Trial { head, fits, bindings } = self.trial(pattern, value);
         let then = then(self);
         self.scope.leave();
         let then = quote!({ #(#bindings)* #then });
@@ -107,24 +135,22 @@ impl Stager<'_> {
             Some(fits) => quote_spanned!(pattern.span()=> #staging::branch(#fits, || #then, || #otherwise)),
             None => then,
         };
-        quote!({ let #matched = #staging::Value::named(#value, "m"); #chosen })
+        quote!({ #head #chosen })
     }
 
     /// `let pattern = value else { otherwise };`.
     pub(super) fn let_else(&mut self, pattern: &Pat, value: &Expr, otherwise: &Block) -> TokenStream {
         let staging = self.staging;
-        let (value, otherwise) = (self.value(value), self.block(otherwise));
-        let (matched, mut bindings) = (own("matched").into_token_stream(), Vec::new());
-        let fits = self.condition(pattern, &matched, &mut bindings);
+        let otherwise = self.block(otherwise);
+        let Trial { head, fits, bindings } = self.trial(pattern, value);
         let ends = fits.map(|fits| {
             quote_spanned!(pattern.span()=> let () = #staging::branch(#staging::not(#fits), || #otherwise, || ());)
         });
-        quote!(let #matched = #staging::Value::named(#value, "m"); #ends #(#bindings)*)
+        quote!(#head #ends #(#bindings)*)
     }
 
     /// `matches!(value, pattern if guard)`.
     pub(super) fn matches(&mut self, call: &ExprMacro) -> TokenStream {
-        let staging = self.staging;
         let parse = |input: ParseStream<'_>| {
             let value: Expr = input.parse()?;
             input.parse::<Token![,]>()?;
@@ -139,18 +165,12 @@ impl Stager<'_> {
         let Ok((value, pattern, guard)) = parse.parse2(call.mac.tokens.clone()) else {
             return self.refuse(call, "this cannot be read as a value and a pattern");
         };
-        let (value, matched) = (self.value(&value), own("matched").into_token_stream());
         self.scope.enter();
-        let mut bindings = Vec::new();
-        let fits = self.condition(&pattern, &matched, &mut bindings);
+        let Trial { head, fits, bindings } = self.trial(&pattern, &value);
         let guard = guard.map(|guard| self.value(&guard));
         self.scope.leave();
-        let fits = fits.unwrap_or_else(|| quote!(#staging::literal(true)));
-        let fits = match guard {
-            Some(guard) => quote!(#staging::and(#fits, || { #(#bindings)* #guard })),
-            None => fits,
-        };
-        quote!({ let #matched = #staging::Value::named(#value, "m"); #fits })
+        let fits = self.guarded(fits, &bindings, guard);
+        quote!({ #head #fits })
     }
 
     fn arms(&mut self, arms: &[Arm], value: &TokenStream) -> TokenStream {
@@ -169,11 +189,7 @@ impl Stager<'_> {
         if guard.is_none() && (condition.is_none() || rest.is_empty()) {
             return body;
         }
-        let condition = condition.unwrap_or_else(|| quote!(#staging::literal(true)));
-        let condition = match guard {
-            None => condition,
-            Some(guard) => quote!(#staging::and(#condition, || { #(#bindings)* #guard })),
-        };
+        let condition = self.guarded(condition, &bindings, guard);
         let otherwise = self.arms(rest, value);
         quote_spanned!(arm.span()=> #staging::branch(#condition, || #body, || #otherwise))
     }

@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 13;
+pub const ABI_MINOR: u32 = 14;
 /// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host
 /// used.
 pub const ABI_MINOR_OLDEST: u32 = 9;
@@ -526,6 +526,10 @@ pub const DEVICE_RUNS_FUNCTIONS: u32 = 32;
 /// Device flag: keeps what it makes of launches that are alike, see [`Submission`]. A host need not find out
 /// which are for others. Since minor version 12.
 pub const DEVICE_KEEPS_LAUNCHES: u32 = 64;
+/// Device flag: its queues wait for its own events: `submit` and `copy_box` with such `waits`, and `signal`,
+/// return at once. A host gives it what comes after other work of it before that has ended. Since minor
+/// version 14.
+pub const DEVICE_WAITS_IN_QUEUE: u32 = 128;
 
 /// [`BackendApi::has`]: a CPU feature, by the name that Rust has for it, such as `avx2`.
 pub const HAS_FEATURE: u32 = 1;
@@ -654,7 +658,9 @@ pub struct Submission {
     pub arg_count: u32,
     /// Number of events in `waits`.
     pub wait_count: u32,
-    /// Events that must have fired before the kernel runs.
+    /// Events that must have fired before the kernel runs. If one has fired with an error, the launch fails
+    /// with it. Where a queue of the device waits ([`DEVICE_WAITS_IN_QUEUE`]), the kernel may run after work
+    /// that failed in the queue: the host looks at the outcome of both.
     pub waits: *const *mut Event,
     /// Where to put the completion event; NULL put there: already complete. NULL itself: return when
     /// it is complete.

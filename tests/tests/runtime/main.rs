@@ -25,6 +25,7 @@ mod groups;
 mod guards;
 mod host_tasks;
 mod implementations;
+mod in_queue;
 mod keys;
 mod left_to_devices;
 mod limits;

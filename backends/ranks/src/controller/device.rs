@@ -157,6 +157,7 @@ impl RankDevice {
             info.synchronous = false;
             info.runs_functions = false;
             info.keeps_launches = true;
+            info.waits_in_queue = false;
             info.suffix = match &agent.of {
                 Of::Rank(rank) => format!("{rank}/{id}"),
                 Of::Key(key) => format!("{id}@{}", key.rsplit_once('@').map_or("", |(_, agent)| agent)),

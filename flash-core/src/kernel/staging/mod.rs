@@ -58,7 +58,7 @@ pub use real::Real;
 pub use result::{Attempt, ResultValue, attempt, err, ok, settle};
 pub use shared::{AccumulatorValue, Combine, ScatterValue};
 pub use team::{CellValues, TeamValue, team};
-pub use value::{Expr, Plain, Scalar, Stage, Value, Variable};
+pub use value::{Expr, Marked, Plain, Scalar, Stage, Value, Variable};
 
 /// What stands for the values of a type.
 pub type Of<T> = <T as Stage>::Value;

@@ -4,59 +4,31 @@ use super::control::{branch, return_value};
 use super::literal;
 use super::ops::not;
 use super::result::{Attempt, ResultValue};
-use super::value::{Expr, Stage, Value};
+use super::value::{Expr, Marked, Stage, Value};
 use super::writer::{block, captured, fault, go_to_end, message};
 use std::fmt::Display;
 use std::panic::Location;
 
-/// An `Option`.
-#[derive(Clone)]
-pub struct OptionValue<V> {
-    some: Expr<bool>,
-    /// 0 where there is none.
-    value: V,
-}
+/// An `Option`: whether there is a value, and the value, which is 0 where there is none.
+pub type OptionValue<V> = Marked<bool, V>;
 
 impl<T: Stage> Stage for Option<T> {
     type Value = OptionValue<T::Value>;
 }
 
-impl<V: Value> Value for OptionValue<V> {
-    fn read(&self) -> Self {
-        OptionValue { some: self.some.read(), value: self.value.read() }
-    }
-    fn named(self, hint: &str) -> Self {
-        OptionValue { some: self.some.named("some"), value: self.value.named(hint) }
-    }
-    fn variable(self, hint: &str) -> Self {
-        OptionValue { some: self.some.variable("some"), value: self.value.variable(hint) }
-    }
-    fn unset(hint: &str) -> Self {
-        OptionValue { some: Expr::unset("some"), value: V::unset(hint) }
-    }
-    #[track_caller]
-    fn assign(&self, from: &Self) {
-        self.some.assign(&from.some);
-        self.value.assign(&from.value);
-    }
-    fn never() -> Self {
-        OptionValue { some: Expr::never(), value: V::never() }
-    }
-}
-
 /// `Some(value)`.
 pub fn some<V: Value>(value: V) -> OptionValue<V> {
-    OptionValue { some: literal(true), value }
+    Marked { mark: literal(true), value }
 }
 
 /// `None`. It has a value all the same, for what is written in its place and never runs.
 pub fn none<V: Value>() -> OptionValue<V> {
-    OptionValue { some: literal(false), value: V::unset("none") }
+    Marked { mark: literal(false), value: V::unset("none") }
 }
 
 /// `value`, if a condition holds.
 pub(super) fn some_if<V: Value>(condition: Expr<bool>, value: V) -> OptionValue<V> {
-    OptionValue { some: condition, value }
+    Marked { mark: condition, value }
 }
 
 fn if_none(some: Expr<bool>, then: impl FnOnce()) {
@@ -70,7 +42,7 @@ impl<V: Value> Attempt for OptionValue<V> {
     #[track_caller]
     fn attempt<W: Value>(self) -> V {
         let option = self.read().named("value");
-        if_none(option.some, || return_value(none::<W>()));
+        if_none(option.mark, || return_value(none::<W>()));
         option.value
     }
 }
@@ -78,7 +50,7 @@ impl<V: Value> Attempt for OptionValue<V> {
 impl<V: Value> OptionValue<V> {
     /// True if there is a value.
     pub fn is_some(&self) -> Expr<bool> {
-        self.some.read()
+        self.mark.read()
     }
 
     /// True if there is none.
@@ -106,7 +78,7 @@ impl<V: Value> OptionValue<V> {
     #[track_caller]
     pub fn unwrap(&self) -> V {
         let number = message(Location::caller(), "called `Option::unwrap()` on a `None` value");
-        if_none(self.some.read(), || {
+        if_none(self.mark.read(), || {
             fault(&number.to_string());
             go_to_end(true);
         });

@@ -6,57 +6,29 @@
 use super::control::{branch, return_value};
 use super::ops::eq;
 use super::option::{OptionValue, some_if};
-use super::value::{Expr, Stage, Value};
+use super::value::{Expr, Marked, Stage, Value};
 use super::writer::{block, captured, fault, go_to_end, message};
 use super::{literal, ops};
 use std::fmt::Display;
 use std::panic::Location;
 
-/// A `Result`.
-#[derive(Clone)]
-pub struct ResultValue<V> {
-    /// 0, or one more than the number of a message.
-    wrong: Expr<u32>,
-    value: V,
-}
+/// A `Result`: 0, or one more than the number of a message, and the value.
+pub type ResultValue<V> = Marked<u32, V>;
 
 impl<T: Stage, E> Stage for Result<T, E> {
     type Value = ResultValue<T::Value>;
 }
 
-impl<V: Value> Value for ResultValue<V> {
-    fn read(&self) -> Self {
-        ResultValue { wrong: self.wrong.read(), value: self.value.read() }
-    }
-    fn named(self, hint: &str) -> Self {
-        ResultValue { wrong: self.wrong.named("wrong"), value: self.value.named(hint) }
-    }
-    fn variable(self, hint: &str) -> Self {
-        ResultValue { wrong: self.wrong.variable("wrong"), value: self.value.variable(hint) }
-    }
-    fn unset(hint: &str) -> Self {
-        ResultValue { wrong: Expr::unset("wrong"), value: V::unset(hint) }
-    }
-    #[track_caller]
-    fn assign(&self, from: &Self) {
-        self.wrong.assign(&from.wrong);
-        self.value.assign(&from.value);
-    }
-    fn never() -> Self {
-        ResultValue { wrong: Expr::never(), value: V::never() }
-    }
-}
-
 /// `Ok(value)`.
 pub fn ok<V: Value>(value: V) -> ResultValue<V> {
-    ResultValue { wrong: literal(0), value }
+    Marked { mark: literal(0), value }
 }
 
 /// `Err(error)`.
 #[track_caller]
 pub fn err<V: Value>(error: &dyn Display) -> ResultValue<V> {
     let number = message(Location::caller(), &error.to_string()) as u32 + 1;
-    ResultValue { wrong: literal(number), value: V::never() }
+    Marked { mark: literal(number), value: V::never() }
 }
 
 /// What `?` takes.
@@ -80,8 +52,8 @@ impl<V: Value> Attempt for ResultValue<V> {
     #[track_caller]
     fn attempt<W: Value>(self) -> V {
         let result = self.read().named("value");
-        let wrong = result.wrong;
-        if_wrong(wrong, || return_value(ResultValue { wrong, value: W::never() }));
+        let mark = result.mark;
+        if_wrong(mark, || return_value(Marked { mark, value: W::never() }));
         result.value
     }
 }
@@ -89,7 +61,7 @@ impl<V: Value> Attempt for ResultValue<V> {
 /// What the function of a kernel returns.
 #[track_caller]
 pub fn settle(result: ResultValue<()>) {
-    let wrong = result.wrong.read();
+    let wrong = result.mark.read();
     if_wrong(wrong, || note(wrong));
 }
 
@@ -108,7 +80,7 @@ impl<V: Value> ResultValue<V> {
     #[track_caller]
     pub(super) fn of(is_ok: Expr<bool>, error: &dyn Display, value: V) -> Self {
         let number = message(Location::caller(), &error.to_string()) + 1;
-        ResultValue { wrong: Expr::value(format!("({} ? 0u : {number}u)", is_ok.text())), value }
+        Marked { mark: Expr::value(format!("({} ? 0u : {number}u)", is_ok.text())), value }
     }
 
     /// The value alone.
@@ -118,7 +90,7 @@ impl<V: Value> ResultValue<V> {
 
     /// True if there is a value.
     pub fn is_ok(&self) -> Expr<bool> {
-        eq(self.wrong.read(), literal(0))
+        eq(self.mark.read(), literal(0))
     }
 
     /// True if there is none.
@@ -138,7 +110,7 @@ impl<V: Value> ResultValue<V> {
 
     /// The value; an error is a fault, and ends the work item.
     pub fn unwrap(&self) -> V {
-        let wrong = self.wrong.read();
+        let wrong = self.mark.read();
         if_wrong(wrong, || {
             note(wrong);
             go_to_end(true);

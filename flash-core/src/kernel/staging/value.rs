@@ -60,6 +60,36 @@ pub trait Value: Clone + 'static {
     }
 }
 
+/// A value, and a mark that says whether it counts.
+#[derive(Clone)]
+pub struct Marked<M, V> {
+    pub(super) mark: Expr<M>,
+    pub(super) value: V,
+}
+
+impl<M: Scalar, V: Value> Value for Marked<M, V> {
+    fn read(&self) -> Self {
+        Marked { mark: self.mark.read(), value: self.value.read() }
+    }
+    fn named(self, hint: &str) -> Self {
+        Marked { mark: self.mark.named("mark"), value: self.value.named(hint) }
+    }
+    fn variable(self, hint: &str) -> Self {
+        Marked { mark: self.mark.variable("mark"), value: self.value.variable(hint) }
+    }
+    fn unset(hint: &str) -> Self {
+        Marked { mark: Expr::unset("mark"), value: V::unset(hint) }
+    }
+    #[track_caller]
+    fn assign(&self, from: &Self) {
+        self.mark.assign(&from.mark);
+        self.value.assign(&from.value);
+    }
+    fn never() -> Self {
+        Marked { mark: Expr::never(), value: V::never() }
+    }
+}
+
 /// A number or a `bool` of the text. It is small and plain, so that a second function is little code.
 pub struct Expr<T> {
     text: Piece,

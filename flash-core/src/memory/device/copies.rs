@@ -4,7 +4,7 @@
 //! part, each is asked: only what a lost one had alone is poisoned.
 
 use super::DeviceMemory;
-use crate::devices::{DeviceHandle, take_error};
+use crate::devices::{After, take_error};
 use crate::error::Error;
 use flash_types::Code;
 use flash_types::abi::{self, Buffer};
@@ -14,19 +14,22 @@ impl DeviceMemory {
     /// Begins to copy a box with this device's `copy_box`.
     ///
     /// # Safety
-    /// The box lies inside both buffers, and nothing else touches it until the result is waited for, or
-    /// dropped.
+    /// The box lies inside both buffers, and nothing else touches it from `after` on until the result is
+    /// waited for, or dropped.
     pub(in crate::memory) unsafe fn copy_box(
         &'static self,
         from: Buffer,
         to: Buffer,
         shape: &abi::CopyBox,
+        after: Option<After>,
     ) -> Result<CopyInFlight, Error> {
         let copy = self.device.api.copy_box.ok_or_else(|| self.no_slot("copy_box"))?;
-        let waits = std::ptr::null();
-        let mut event = std::ptr::null_mut();
+        let waits = after.map(|after| after.in_queue_of(self.device)).transpose()?;
+        let (waits, mut event) = (waits.as_slice(), std::ptr::null_mut());
         // SAFETY: a device of this vtable; the caller vouches for the boxes.
-        let outcome = unsafe { take_error(copy(self.device.raw, from, to, shape, waits, 0, &mut event)) };
+        let outcome = unsafe {
+            take_error(copy(self.device.raw, from, to, shape, waits.as_ptr(), waits.len(), &mut event))
+        };
         self.heard(&outcome);
         outcome.map(|()| CopyInFlight { memory: self, event, ends: None })
     }
@@ -40,10 +43,11 @@ impl DeviceMemory {
         &'static self,
         ends: [(&'static DeviceMemory, Buffer); 2],
         shape: &abi::CopyBox,
+        after: Option<After>,
     ) -> Result<CopyInFlight, Error> {
         let [(_, from), (_, to)] = ends;
         // SAFETY: the caller vouches.
-        match unsafe { self.copy_box(from, to, shape) } {
+        match unsafe { self.copy_box(from, to, shape, after) } {
             Ok(mut copy) => {
                 copy.ends = Some(ends);
                 Ok(copy)
@@ -70,7 +74,7 @@ impl DeviceMemory {
         };
         for (memory, buffer) in ends {
             // SAFETY: there is nothing to copy; the buffers live as long as the copy that has failed.
-            let _ = unsafe { memory.copy_box(buffer, buffer, &empty) }.map(CopyInFlight::wait);
+            let _ = unsafe { memory.copy_box(buffer, buffer, &empty, None) }.map(CopyInFlight::wait);
         }
         if !ends.iter().any(|(memory, _)| memory.is_lost()) {
             self.lost.store(true, Relaxed);
@@ -100,9 +104,9 @@ pub(crate) struct CopyInFlight {
 }
 
 impl CopyInFlight {
-    /// The device that copies, and its event; `None`: it is complete.
-    pub fn event(&self) -> Option<(&'static DeviceHandle, *mut abi::Event)> {
-        (!self.event.is_null()).then_some((self.memory.device, self.event))
+    /// What the device that copies works on; `None`: it is complete.
+    pub fn work(&self) -> Option<After> {
+        (!self.event.is_null()).then_some(After { device: self.memory.device, event: self.event })
     }
 
     /// Returns when it is complete.

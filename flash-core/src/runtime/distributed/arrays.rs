@@ -14,7 +14,7 @@
 use super::lane::{Lane, drive_until};
 use super::lanes::Lanes;
 use super::shared_read::{BufferPin, SharedRead};
-use super::task::{Flight, MayFly, Outcome, TaskRef, Tasks, Waits};
+use super::task::{Begin, Effort, Flight, MayFly, Outcome, TaskRef, Tasks, Waits};
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::coherence::DirectoryGuard;
@@ -178,10 +178,24 @@ pub(super) struct TaskSink<'w> {
 
 impl TaskSink<'_> {
     pub fn push(&mut self, lane: &'static Lane, task: TaskRef) {
+        self.add(lane).push(task);
+    }
+
+    /// With a directory of others locked: ends of copies need it.
+    fn put(&mut self, lane: &'static Lane, task: TaskRef) {
+        self.add(lane).put(task);
+    }
+
+    fn add(&mut self, lane: &'static Lane) -> &'static Lane {
         if !self.lanes.iter().any(|known| std::ptr::eq(*known, lane)) {
             self.lanes.push(lane);
         }
-        lane.push(task);
+        lane
+    }
+
+    /// Begins what was put.
+    pub fn begin_ready(&self) {
+        self.lanes.iter().for_each(|lane| lane.begin_ready());
     }
 
     /// Waits until all tasks are done.
@@ -445,11 +459,11 @@ impl<'r> Array<'r> {
         }
         let transfer = Transfer::new(self.header(), &self.directory(), [from, to], &region)?;
         let moved = region.clone();
-        let work = move |may_fly| {
+        let work = move |begin: Begin| {
             // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after
             // all that writes its source and all that touches its destination.
-            let copy = unsafe { transfer.begin(&moved)? };
-            end_copy(copy, may_fly, || ())
+            let copy = unsafe { transfer.begin(&moved, begin.after)? };
+            end_copy(copy, begin.may_fly, || ())
         };
         // SAFETY: it borrows nothing.
         unsafe { self.put_copy([from, to], region.clone(), None, work, ways) };
@@ -467,26 +481,35 @@ impl<'r> Array<'r> {
         [from, to]: [Place; 2],
         region: Region,
         ticket: Option<Ticket>,
-        work: impl FnOnce(MayFly) -> Result<Option<Flight<'w>>, Error> + 'w,
+        work: impl FnOnce(Begin) -> Result<Option<Flight<'w>>, Error> + 'w,
         ways: &mut TaskSink<'_>,
     ) {
         let mut waits = Waits::default();
         self.wait_to_read(from, &region, 0, &mut waits);
         self.wait_to_write(to, &region, &mut waits);
+        // The host has no lanes: the copy goes into a lane of the other side.
+        let device = memory_of(to).or_else(|| memory_of(from));
+        // One between two memories may be the other device's.
+        let follows = (from == Place::HOST || to == Place::HOST)
+            && device.is_some_and(|device| device.device().info().waits_in_queue);
         // At about 10 GB/s.
         let expected = region.elements() * self.size() / 10;
+        let effort = Effort { expected, flies: follows, follows };
         // SAFETY: as the caller says.
-        let task =
-            unsafe { ways.tasks.add_copy(waits, expected, Box::new(move |may_fly| Ok(work(may_fly)?))) };
+        let task = unsafe { ways.tasks.add_copy(waits, effort, Box::new(move |begin| Ok(work(begin)?))) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
-        // The host has no lanes: the copy goes into a lane of the other side.
-        if let Some(device) = memory_of(to).or_else(|| memory_of(from)) {
+        if let Some(device) = device {
             if self.copies.len() >= 16 {
                 self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
             }
             self.copies.push(CopyTask { from, to, region, task, ticket });
-            ways.push(&Lanes::of(device.device()).copies, task);
+            let lane = &Lanes::of(device.device()).copies;
+            match ticket {
+                // The directory is locked.
+                Some(_) => ways.put(lane, task),
+                None => ways.push(lane, task),
+            }
         }
     }
 
@@ -682,14 +705,14 @@ pub(super) fn end_copy<'w>(
     then: impl FnOnce() + 'w,
 ) -> Result<Option<Flight<'w>>, Error> {
     if may_fly != MayFly::No
-        && let Some((device, event)) = copy.as_ref().and_then(CopyInFlight::event)
+        && let Some(work) = copy.as_ref().and_then(CopyInFlight::work)
     {
         let end = move || {
             copy.map_or(Ok(()), CopyInFlight::wait)?;
             then();
             Ok(())
         };
-        return Ok(Some(Flight { device, event, end: Box::new(end) }));
+        return Ok(Some(Flight { work: Some(work), end: Box::new(end) }));
     }
     copy.map_or(Ok(()), CopyInFlight::wait)?;
     then();

@@ -22,7 +22,7 @@
 use super::arrays::Array;
 use super::lane::Runs;
 use super::lanes::Lanes;
-use super::part;
+use super::part::{self, Seen};
 use super::placement::place_of;
 use super::scheduler::{Scheduler, SubmissionState, Touches};
 use super::shared_read::SharedRead;
@@ -430,7 +430,7 @@ impl KeptRun {
             stop: None,
             like,
         };
-        let event = launch.begin(&kernel.args, true)?;
+        let event = launch.begin(&kernel.args, true, None)?;
         Ok(event.map(|event| Begun { kernel: at, device: target.device, event }))
     }
 
@@ -450,7 +450,7 @@ impl KeptRun {
             let measured = start.and_then(|start| Some((start, self.target(list, of)?.1)));
             let outcome = match measured {
                 // SAFETY: the event of this device, given back once.
-                Some((start, target)) => unsafe { part::end(target, event, (start, true), of.items) },
+                Some((start, target)) => unsafe { part::end(target, event, (start, Seen::Late), of.items) },
                 // SAFETY: as above.
                 None => unsafe { device_launch::complete(device, event, None) },
             };

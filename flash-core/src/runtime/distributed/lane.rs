@@ -29,6 +29,12 @@
 //! of the device needs. The rest it leaves to helpers if it goes on to compute and a device could go on
 //! meanwhile, and waits for if it has nothing else to do ([`Pace::End`]).
 //!
+//! Where the queues of a device wait for its own work by themselves ([`Runs::InQueue`]), a task may be begun
+//! *behind* the one task that it still waits for, if the device has that: it is ready for the device, and not
+//! for threads. It is in flight then, and has landed only when all that it waits for is done, so that tasks
+//! end in the order in which they depend on each other. A thread does so where it comes across such a task.
+//! None is called for it: the end of the other task calls those that wait.
+//!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
 //! done). So the turn is given back only by a thread that has looked since the last knock, and that has then
@@ -51,7 +57,7 @@ use super::sync::{
     AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, before_sleep, blocked, call,
     changed, fence, helps, spin,
 };
-use super::task::TaskRef;
+use super::task::{Behind, TaskRef};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -94,6 +100,15 @@ pub(crate) enum Runs {
     Waited,
     /// The device takes those that may fly, and works without a thread.
     Alone,
+    /// The same, and its queues wait for what else it works on.
+    InQueue,
+}
+
+impl Runs {
+    /// Whether the device works without a thread.
+    pub fn is_alone(self) -> bool {
+        matches!(self, Runs::Alone | Runs::InQueue)
+    }
 }
 
 /// No task is in flight.
@@ -123,7 +138,10 @@ impl Pace {
         let is_device = busy().any(|lane| !lane.computes());
         let mut devices = busy().map(|lane| lane.device);
         let first = devices.next();
-        if is_device && devices.any(|device| Some(device) != first) { Pace::Begin } else { Pace::Run }
+        // A device that takes copies and kernels at a time.
+        let queues = || busy().filter(|lane| lane.runs == Runs::InQueue).count();
+        let several = is_device && (devices.any(|device| Some(device) != first) || queues() > 1);
+        if several { Pace::Begin } else { Pace::Run }
     }
 }
 
@@ -201,10 +219,14 @@ impl Lane {
         if self.flight.load(Acquire) != LANDED {
             return None;
         }
-        let task = self.flown().take_if(|task| match pace {
-            Pace::Begin => task.get().is_over_soon(WORTH_WAKING),
-            Pace::Try => task.get().is_over_soon(0),
-            Pace::Run | Pace::End => true,
+        let task = self.flown().take_if(|task| {
+            // One that was begun behind another ends after it.
+            task.get().is_ready()
+                && match pace {
+                    Pace::Begin => task.get().is_over_soon(WORTH_WAKING),
+                    Pace::Try => task.get().is_over_soon(0),
+                    Pace::Run | Pace::End => true,
+                }
         })?;
         self.flight.store(GROUND, Relaxed);
         Some(task)
@@ -213,11 +235,26 @@ impl Lane {
     /// Puts a task behind those of its priority and above. Begins what is ready, if the device goes on with
     /// the task without a thread; else calls a helper, if what waits is worth it.
     pub fn push(&'static self, task: TaskRef) {
+        if self.put(task) {
+            self.begin_ready();
+        }
+    }
+
+    /// Begins what is ready, and ends what is over, of a device that goes on without a thread.
+    pub fn begin_ready(&'static self) {
+        if self.runs.is_alone() {
+            self.drive(Pace::Try);
+        }
+    }
+
+    /// The same as [`push`](Self::push), but begins and ends nothing, for a caller with a lock that the end
+    /// of a task may need. True: there is something to begin, by [`begin_ready`](Self::begin_ready).
+    pub fn put(&'static self, task: TaskRef) -> bool {
         if !self.computes() {
             task.get().goes_to_device();
         }
         let (own, priority) = (task.get().expected, task.get().priority);
-        let flies = self.runs == Runs::Alone && task.get().flies;
+        let flies = self.runs.is_alone() && task.get().flies;
         let all = self.expected.fetch_add(own, Relaxed) + own;
         let mut queue = self.queue();
         match queue.back() {
@@ -234,11 +271,11 @@ impl Lane {
             }
         }
         let is_left = || self.left.load(Relaxed) > 0;
-        if flies && !is_left() {
-            self.drive(Pace::Try);
-        } else if all >= WORTH_WAKING && (helps(self) || is_left()) {
+        let begins = flies && !is_left();
+        if !begins && all >= WORTH_WAKING && (helps(self) || is_left()) {
             self.call();
         }
+        begins
     }
 
     /// True if a thread could go on with it while others compute: its head does not wait for what they do.
@@ -308,7 +345,8 @@ impl Lane {
     fn is_ready(&self) -> Option<bool> {
         match self.flight.load(Acquire) {
             GROUND => self.queue().front().map(|task| task.get().is_ready()),
-            flight => Some(flight == LANDED),
+            FLYING => Some(false),
+            _ => Some(self.flown().as_ref().is_none_or(|task| task.get().is_ready())),
         }
     }
 
@@ -328,11 +366,11 @@ impl Lane {
                     true => TELL.saturating_sub(untold),
                     false => u64::MAX,
                 };
-                let (task, has_landed) = match self.take_landed(pace) {
-                    Some(task) => (task, true),
+                let (task, begin) = match self.take_landed(pace) {
+                    Some(task) => (task, None),
                     None if pace == Pace::End => break,
                     None => match self.next(pace, at_most) {
-                        Some(task) => (task, false),
+                        Some((task, behind)) => (task, Some(behind)),
                         None => break,
                     },
                 };
@@ -343,14 +381,17 @@ impl Lane {
                     changed().notify();
                     untold = 0;
                 }
-                if has_landed {
-                    task.end();
-                } else if !task.run(self, pace) {
-                    // It is in flight.
-                    if matches!(pace, Pace::Begin | Pace::Try) {
-                        break;
+                match begin {
+                    None => task.end(),
+                    Some(behind) => {
+                        if !task.run(self, pace, behind) {
+                            // It is in flight.
+                            if matches!(pace, Pace::Begin | Pace::Try) {
+                                break;
+                            }
+                            continue;
+                        }
                     }
-                    continue;
                 }
                 self.expected.fetch_sub(expected, Relaxed);
                 untold += expected + 1;
@@ -369,16 +410,23 @@ impl Lane {
         }
     }
 
-    /// Takes the head out, if it is ready, takes at most this many nanoseconds, and no task is in flight.
-    /// Only for the thread that has the turn.
-    fn next(&self, pace: Pace, at_most: u64) -> Option<TaskRef> {
+    /// Takes the head out, if it is ready, for the device at least, takes at most this many nanoseconds, and
+    /// no task is in flight. With a claim it is to be begun behind another. Only for the thread that has the
+    /// turn.
+    fn next(&self, pace: Pace, at_most: u64) -> Option<(TaskRef, Option<Behind>)> {
         if self.flight.load(Relaxed) != GROUND {
             return None;
         }
-        self.queue().pop_front_if(|task| {
+        let mut behind = None;
+        let task = self.queue().pop_front_if(|task| {
             let task = task.get();
-            task.expected <= at_most && (pace != Pace::Try || task.flies) && task.is_ready()
-        })
+            let mut is_behind = || {
+                behind = if self.runs == Runs::InQueue { task.behind(self.device) } else { None };
+                behind.is_some()
+            };
+            task.expected <= at_most && (pace != Pace::Try || task.flies) && (task.is_ready() || is_behind())
+        })?;
+        Some((task, behind))
     }
 }
 

@@ -20,6 +20,7 @@ impl Lanes {
             let runs = match info.synchronous {
                 true if info.class == Class::Cpu => Runs::Here,
                 true => Runs::Waited,
+                false if info.waits_in_queue => Runs::InQueue,
                 false => Runs::Alone,
             };
             let lane = || Lane::new(std::ptr::from_ref(device).addr(), runs);

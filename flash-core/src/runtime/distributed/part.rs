@@ -4,7 +4,8 @@ use super::arrays::Array;
 use super::kept::{NotedKernel, Notes};
 use super::placement::Placement;
 use super::scheduler::Touches;
-use super::task::{Effort, Flight, MayFly, Outcome};
+use super::task::{Begin, Effort, Flight, MayFly, Outcome};
+use crate::devices::After;
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
@@ -159,12 +160,12 @@ impl<'r> KernelPart<'r> {
     pub fn effort(&self) -> Effort {
         let is_watched = self.profile.is_some() || self.by_phase.is_some() || self.check_writes;
         let flies = !is_watched && (self.merged || !self.plan.reduces);
-        Effort { expected: expected(self.target, self.items), flies }
+        Effort { expected: expected(self.target, self.items), flies, follows: flies }
     }
 
     /// Runs it; returns when it is done, or, if it may fly, when the device has it.
-    pub fn run(mut self, stop: StopFlag<'_>, may_fly: MayFly) -> Result<Option<Flight<'r>>, Error> {
-        let flies = self.effort().flies && may_fly != MayFly::No;
+    pub fn run(mut self, stop: StopFlag<'_>, begin: Begin) -> Result<Option<Flight<'r>>, Error> {
+        let flies = self.effort().flies && begin.may_fly != MayFly::No;
         for (arg, (part, own)) in self.args.iter_mut().zip(&self.boxes) {
             if *own {
                 arg.part = part;
@@ -194,7 +195,7 @@ impl<'r> KernelPart<'r> {
         if flies {
             let mut room = SmallVec::new();
             self.target.widening.apply(&mut self.args, &mut room);
-            return fly(&launch, self.target, (&self.args, self.items), may_fly);
+            return fly(&launch, self.target, (&self.args, self.items), begin);
         }
         run_timed(self.target, self.items, || device_launch::submit_to(launch, &mut self.args, self.merged))?;
         if let (Some(own), Some(all)) = (own, &self.by_phase) {
@@ -218,37 +219,57 @@ pub(super) fn fly<'r>(
     launch: &DeviceLaunch<'_>,
     target: &'r Target,
     (args, items): (&[Arg], u64),
-    how: MayFly,
+    begin: Begin,
 ) -> Result<Option<Flight<'r>>, Error> {
-    let start = Instant::now();
-    let Some(event) = launch.begin(args, how == MayFly::Watched)? else {
-        target.rate.add(start.elapsed().as_nanos() as u64, items);
+    let at = Instant::now();
+    let Some(event) = launch.begin(args, begin.may_fly == MayFly::Watched, begin.after)? else {
+        target.rate.add(at.elapsed().as_nanos() as u64, items);
         return Ok(None);
     };
+    let seen = match (begin.after, begin.may_fly) {
+        (Some(_), _) => Seen::FromBefore,
+        (None, MayFly::Watched) => Seen::Late,
+        (None, _) => Seen::AtOnce,
+    };
     // SAFETY: an event of the target's backend, given back there.
-    let end =
-        move || unsafe { end(target, event, (start, how == MayFly::Watched), items) }.map_err(Outcome::from);
-    Ok(Some(Flight { device: target.device, event, end: Box::new(end) }))
+    let end = move || unsafe { end(target, event, (at, seen), items) }.map_err(Outcome::from);
+    let work = Some(After { device: target.device, event });
+    Ok(Some(Flight { work, end: Box::new(end) }))
+}
+
+/// How well the host sees the time of a launch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// From its begin to its end.
+    AtOnce,
+    /// The thread may have been elsewhere since the device was done.
+    Late,
+    /// With work before it, in the device's queue.
+    FromBefore,
 }
 
 /// Waits for a launch of `items` items that was begun no earlier than at `start`; its time enters the
-/// device's rate. `watched`: the thread may have been elsewhere since the device was done.
+/// device's rate.
 ///
 /// # Safety
 /// The event is of the target's backend, and is not used afterwards.
 pub(super) unsafe fn end(
     target: &Target,
     event: *mut abi::Event,
-    (start, watched): (Instant, bool),
+    (start, seen): (Instant, Seen),
     items: u64,
 ) -> Result<(), Error> {
-    // SAFETY: an event of the target's backend, given back below.
-    let is_late = watched && unsafe { target.device.has_fired(event) };
+    let is_longer = match seen {
+        Seen::AtOnce => false,
+        // SAFETY: an event of the target's backend, given back below.
+        Seen::Late => unsafe { target.device.has_fired(event) },
+        Seen::FromBefore => true,
+    };
     let mut nanoseconds = 0;
     // SAFETY: as above, once.
     unsafe { device_launch::complete(target.device, event, Some(&mut nanoseconds))? };
     match (nanoseconds, start.elapsed().as_nanos() as u64) {
-        (0, at_most) if is_late => target.rate.add_at_most(at_most, items),
+        (0, at_most) if is_longer => target.rate.add_at_most(at_most, items),
         (0, elapsed) => target.rate.add(elapsed, items),
         (known, _) => target.rate.add(known, items),
     }

@@ -12,6 +12,7 @@
 
 use super::arrays::{Array, DirectoryAccess, TaskSink, end_copy, rank};
 use super::lane::{Lane, drive_until};
+use super::task::Begin;
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::coherence::DirectoryGuard;
@@ -123,6 +124,9 @@ impl<'r> Array<'r> {
                 }
             }
             drop(directory);
+            if !lacking.is_empty() {
+                ways.begin_ready();
+            }
             if !awaited {
                 return Ok(());
             }
@@ -199,12 +203,12 @@ impl<'r> Array<'r> {
         let ticket = directory.arrivals().book(reader, to, region.clone());
         let booked = BookedCopy { header, ticket: Some(ticket) };
         let moved = region.clone();
-        let work = move |may_fly| {
+        let work = move |begin: Begin| {
             // SAFETY: both ends are buffers of the array, which are kept here; the memory is held, so that it
             // is not written; the missing elements are not read at the destination, and other runs that need
             // them wait.
-            let copy = unsafe { transfer.begin(&moved)? };
-            end_copy(copy, may_fly, move || {
+            let copy = unsafe { transfer.begin(&moved, begin.after)? };
+            end_copy(copy, begin.may_fly, move || {
                 booked.arrived();
                 drop(buffers);
             })

@@ -65,7 +65,7 @@ pub(super) fn helps(lane: &'static Lane) -> bool {
     match lane.runs {
         Runs::Here => workers::count() > 1,
         Runs::Waited => true,
-        Runs::Alone => *CPUS > 1,
+        Runs::Alone | Runs::InQueue => *CPUS > 1,
     }
 }
 

@@ -7,26 +7,38 @@
 //! thread. The device's callback only tells the lane, and the thread that drives the lane next ends the
 //! task; if it flies [watched](MayFly::Watched), that thread waits for the device.
 //!
+//! A task may be begun *behind* the last one that it waits for, if their device has that and waits in its
+//! queues. The thread that begins it holds a [`Behind`] meanwhile, so that the event of the other stays. It
+//! ends after the other, and fails as if it had not run if that has failed.
+//!
 //! [`Tasks`] owns the tasks of a run; a [`TaskRef`] is not used after it is gone. What a task borrows has
 //! its lifetime taken off. So the scheduler drains its lanes before anything of the run is dropped, also
 //! after a panic, and `Tasks` asserts that all are done.
 
 use super::lane::{Lane, Pace};
-use crate::devices::{DeviceHandle, take_error};
+use crate::devices::{After, take_error};
 use crate::error::Error;
 use crate::workers::blocking;
 use flash_backend::caught;
 use flash_types::Code;
-use flash_types::abi;
 use smallvec::SmallVec;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// The work of a task. If it may, it leaves the rest to its device.
-pub(super) type Work<'r> = Box<dyn FnOnce(MayFly) -> Result<Option<Flight<'r>>, Outcome> + 'r>;
+pub(super) type Work<'r> = Box<dyn FnOnce(Begin) -> Result<Option<Flight<'r>>, Outcome> + 'r>;
+
+/// How a task begins.
+#[derive(Clone, Copy)]
+pub(super) struct Begin {
+    pub may_fly: MayFly,
+    /// What its device has to wait for: then it may fly.
+    pub after: Option<After>,
+}
 
 /// Whether a task may go on without a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,23 +58,28 @@ pub(super) struct Effort {
     pub expected: u64,
     /// Its device can go on with it without a thread.
     pub flies: bool,
+    /// Its device can take it before other work of the device that it waits for is done.
+    pub follows: bool,
 }
 
 impl Effort {
     /// Of work that a thread does to its end, in so many nanoseconds.
     pub fn of_thread(expected: u64) -> Effort {
-        Effort { expected, flies: false }
+        Effort { expected, flies: false, follows: false }
     }
 }
 
 /// What remains of a task while its device goes on.
 pub(super) struct Flight<'r> {
-    pub device: &'static DeviceHandle,
-    /// Of that device; `end` gives it back.
-    pub event: *mut abi::Event,
+    /// The work of the device; `end` gives it back. `None`: it is over, and another that comes before the
+    /// task is not.
+    pub work: Option<After>,
     /// To be called when the event has fired.
     pub end: Box<dyn FnOnce() -> Result<(), Outcome> + 'r>,
 }
+
+/// Keeps the event of a task in flight, until a task is begun behind it.
+pub(super) struct Behind(MutexGuard<'static, Option<After>>);
 
 /// Not begun.
 const WAITING: u8 = 0;
@@ -79,9 +96,10 @@ const FAILED: u8 = 4;
 ///
 /// | field | written by | read by |
 /// |---|---|---|
-/// | `waits`, `expected`, `priority`, `copies`, `flies`, `brings_late` | its maker, before it enters a lane | all |
+/// | `waits` to `brings_late` | its maker, before it enters a lane | all |
 /// | `work` | taken by the thread that runs it, once | the same |
 /// | `flight` | the thread that runs it | the thread that ends it, after the lane's `flight` |
+/// | `given` | the threads that run it and end it | all, under its lock |
 /// | `outcome` | the thread that runs it, before `state` | all, after `state` |
 /// | `state` | its maker, before it enters a lane; then the thread that runs it | all |
 pub(super) struct Task {
@@ -95,10 +113,14 @@ pub(super) struct Task {
     pub copies: bool,
     /// Its device can go on with it without a thread.
     pub flies: bool,
+    /// Its device can take it before other work of the device that it waits for is done.
+    follows: bool,
     /// It brings back host memory, including what was made too late.
     brings_late: bool,
     work: UnsafeCell<Option<Work<'static>>>,
     flight: UnsafeCell<Option<Flight<'static>>>,
+    /// What its device has of it, while others may be begun behind it.
+    given: Mutex<Option<After>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
 }
@@ -147,48 +169,46 @@ impl TaskRef {
         unsafe { self.0.as_ref() }
     }
 
-    /// Runs it; called by the thread that has its lane's turn, once it is ready. False: it is in flight, and
-    /// the lane has it.
-    pub(super) fn run(self, lane: &'static Lane, pace: Pace) -> bool {
-        self.run_or_begin(Some((lane, pace)))
+    /// Runs it; called by the thread that has its lane's turn, once it is ready, or can be begun behind
+    /// another. False: it is in flight, and the lane has it.
+    pub(super) fn run(self, lane: &'static Lane, pace: Pace, behind: Option<Behind>) -> bool {
+        self.run_or_begin(Some((lane, pace)), behind)
     }
 
     /// Runs a task that is in no lane, once it is ready.
     pub(super) fn run_here(self) {
-        self.run_or_begin(None);
+        self.run_or_begin(None, None);
     }
 
-    fn run_or_begin(self, lane: Option<(&'static Lane, Pace)>) -> bool {
+    fn run_or_begin(self, lane: Option<(&'static Lane, Pace)>, behind: Option<Behind>) -> bool {
         let task = self.get();
         // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
         task.state.store(BEGUN, Relaxed);
-        let not_made = task.waits.iter().find_map(|(before, argument)| {
-            let argument = (*argument)?;
-            match before.get().failure()? {
-                Outcome::Error(error) | Outcome::NotBrought(error) if before.get().copies => {
-                    Some(Outcome::NotBrought(error.clone()))
-                }
-                Outcome::Late(_) if task.brings_late => None,
-                _ => Some(Outcome::Skipped(argument)),
-            }
-        });
+        let after = behind.as_ref().and_then(|Behind(given)| **given);
         let may_fly = match lane {
             Some((lane, _)) if !lane.computes() && blocking::devices_wait() => MayFly::Alone,
             Some((lane, Pace::Begin | Pace::Try)) if !lane.computes() => MayFly::Watched,
+            _ if after.is_some() => MayFly::Watched,
             _ => MayFly::No,
         };
-        let outcome = match (not_made, work) {
-            (Some(outcome), _) => Some(outcome),
-            (None, None) => None,
-            (None, Some(work)) => match outcome_of(|| work(may_fly)) {
-                Ok(None) => None,
-                Ok(Some(flight)) => return self.fly(flight, lane, may_fly),
-                Err(outcome) => Some(outcome),
-            },
+        let outcome = match (task.not_made(), work) {
+            (Some(outcome), _) => Err(outcome),
+            (None, None) => Ok(None),
+            (None, Some(work)) => outcome_of(|| work(Begin { may_fly, after })),
         };
-        self.is_done_with(outcome);
-        true
+        match outcome {
+            Ok(Some(flight)) => self.fly(flight, lane, may_fly),
+            // It ends after the other.
+            outcome if behind.is_some() => {
+                let end = Box::new(move || outcome.map(drop));
+                self.fly(Flight { work: None, end }, lane, may_fly)
+            }
+            outcome => {
+                self.is_done_with(outcome.err());
+                true
+            }
+        }
     }
 
     /// Leaves it to its device.
@@ -197,14 +217,17 @@ impl TaskRef {
             // SAFETY: the lane that was passed with this function, which lives for ever.
             unsafe { &*lane.cast_const().cast::<Lane>() }.landed();
         }
-        let (device, event) = (flight.device, flight.event);
+        let work = flight.work;
         // SAFETY: only the thread that runs it comes here; the lane hands it to the one that ends it.
         unsafe { *self.get().flight.get() = Some(flight) };
         let Some((lane, _)) = lane else {
             self.end();
             return true;
         };
-        if let (MayFly::Alone, Some(on_ready)) = (how, device.api.event_on_ready) {
+        *self.get().given() = work;
+        if let (MayFly::Alone, Some(After { device, event })) = (how, work)
+            && let Some(on_ready) = device.api.event_on_ready
+        {
             lane.takes_off(self);
             let context = std::ptr::from_ref(lane).cast_mut().cast();
             // SAFETY: an event of this device that is not given back before it has fired.
@@ -220,9 +243,13 @@ impl TaskRef {
 
     /// Ends a task with which its device is done, or waits until it is.
     pub(super) fn end(self) {
+        // From now on nothing is begun behind it, and what was has been.
+        self.get().given().take();
         // SAFETY: put there before the lane was told, and taken once.
         let flight = unsafe { (*self.get().flight.get()).take() };
-        self.is_done_with(flight.and_then(|flight| outcome_of(flight.end).err()));
+        let own = flight.and_then(|flight| outcome_of(flight.end).err());
+        // The task that it was begun behind may have failed.
+        self.is_done_with(self.get().not_made().or(own));
     }
 
     /// Publishes its outcome. The task may be gone afterwards.
@@ -252,6 +279,35 @@ impl Task {
         self.state.load(Acquire) >= DONE
     }
 
+    fn given(&self) -> MutexGuard<'_, Option<After>> {
+        self.given.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// If all that it waits for is done but one task, which the device of this number has: a claim on that.
+    pub fn behind(&self, device: usize) -> Option<Behind> {
+        let mut left = self.waits.iter().filter(|(before, _)| !before.get().is_done());
+        let (before, None) = (left.next()?, left.next()) else { return None };
+        // SAFETY: as in `TaskRef::get`; the claim goes before this task can be done, and so before the run.
+        let before: &'static Task = unsafe { before.0.0.as_ref() };
+        let given = before.given();
+        let is_there = given.is_some_and(|work| ptr::from_ref(work.device).addr() == device);
+        (self.follows && is_there).then_some(Behind(given))
+    }
+
+    /// The outcome of a task whose input was not made: it does not run, or has run for nothing.
+    fn not_made(&self) -> Option<Outcome> {
+        self.waits.iter().find_map(|(before, argument)| {
+            let argument = (*argument)?;
+            match before.get().failure()? {
+                Outcome::Error(error) | Outcome::NotBrought(error) if before.get().copies => {
+                    Some(Outcome::NotBrought(error.clone()))
+                }
+                Outcome::Late(_) if self.brings_late => None,
+                _ => Some(Outcome::Skipped(argument)),
+            }
+        })
+    }
+
     /// It goes to a device that does not compute on the threads of this process.
     pub fn goes_to_device(&self) {
         self.state.store(FOR_DEVICE, Relaxed);
@@ -276,11 +332,14 @@ impl Task {
     /// waited for, if a task that is expected to take less than `short` nanoseconds is not done.
     pub fn is_over_soon(&self, short: u64) -> bool {
         // SAFETY: asked by the thread that has its lane's turn, and the lane has the task.
-        let Some(flight) = (unsafe { &*self.flight.get() }) else { return true };
+        let flight = unsafe { &*self.flight.get() };
+        let Some(After { device, event }) = flight.as_ref().and_then(|flight| flight.work) else {
+            return true;
+        };
         let start = Instant::now();
         loop {
             // SAFETY: the event of that device, which is given back when the flight ends.
-            if unsafe { flight.device.has_fired(flight.event) } {
+            if unsafe { device.has_fired(event) } {
                 return true;
             }
             if self.expected >= short || start.elapsed().as_nanos() as u64 > 2 * self.expected {
@@ -365,9 +424,9 @@ impl Tasks {
     ///
     /// # Safety
     /// As [`add`](Self::add).
-    pub unsafe fn add_copy<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
+    pub unsafe fn add_copy<'r>(&mut self, waits: Waits, effort: Effort, work: Work<'r>) -> TaskRef {
         // SAFETY: the caller vouches.
-        unsafe { self.add_task(waits, Effort::of_thread(expected), work, true) }
+        unsafe { self.add_task(waits, effort, work, true) }
     }
 
     unsafe fn add_task<'r>(&mut self, waits: Waits, effort: Effort, work: Work<'r>, copies: bool) -> TaskRef {
@@ -379,9 +438,11 @@ impl Tasks {
             priority: self.priority,
             copies,
             flies: effort.flies,
+            follows: effort.follows,
             brings_late: copies && self.brings_late,
             work: UnsafeCell::new(Some(work)),
             flight: UnsafeCell::new(None),
+            given: Mutex::new(None),
             outcome: UnsafeCell::new(Outcome::Unknown),
             state: AtomicU8::new(WAITING),
         }));

@@ -410,7 +410,7 @@ impl<'a> Run<'a> {
                 1 if self.ending == Ending::Waited => {
                     launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None)
                 }
-                _ => launch.begin(args, self.ending == Ending::Waited),
+                _ => launch.begin(args, self.ending == Ending::Waited, None),
             };
             match event? {
                 Some(event) => self.pending.push((position, event)),

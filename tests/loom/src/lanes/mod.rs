@@ -189,6 +189,62 @@ fn a_helper_comes_again_when_a_device_is_done() {
     });
 }
 
+/// The lanes of copies and of kernels of a device whose queues wait for each other's work.
+fn queues() -> [&'static Lane; 2] {
+    [0, 0].map(|device| &*Box::leak(Box::new(Lane::new(device, Runs::InQueue))))
+}
+
+#[test]
+fn tasks_are_begun_behind_others_and_end_after_them() {
+    check(3, || {
+        let lanes @ [copies, kernels] = queues();
+        let up = TaskRef::that_flies(0, &[]);
+        let kernel = TaskRef::that_flies(0, std::slice::from_ref(&up));
+        let down = TaskRef::that_flies(0, std::slice::from_ref(&kernel));
+        copies.push(up.clone());
+        kernels.push(kernel.clone());
+        copies.push(down.clone());
+        drive_until(&lanes, || down.get().is_done());
+        assert_eq!([up, kernel, down].map(|task| task.get().runs()), [1; 3]);
+        sync::join();
+    });
+}
+
+#[test]
+fn another_thread_ends_what_one_is_about_to_begin_a_task_behind() {
+    check(2, || {
+        let lanes @ [copies, kernels] = queues();
+        let up = TaskRef::that_flies(0, &[]);
+        let kernel = TaskRef::that_flies(0, std::slice::from_ref(&up));
+        copies.push(up.clone());
+        let other = loom::thread::spawn({
+            let up = up.clone();
+            move || drive_until(&[copies], || up.get().is_done())
+        });
+        kernels.push(kernel.clone());
+        drive_until(&lanes, || kernel.get().is_done());
+        assert_eq!([up, kernel].map(|task| task.get().runs()), [1; 2]);
+        other.join().unwrap();
+        sync::join();
+    });
+}
+
+#[test]
+fn a_helper_ends_what_was_begun_behind_what_its_caller_ends() {
+    check(2, || {
+        let [copies, kernels] = queues();
+        let up = TaskRef::that_flies(0, &[]);
+        let kernel = TaskRef::that_flies(LONG, std::slice::from_ref(&up));
+        copies.push(up.clone());
+        kernels.push(kernel.clone());
+        assert!(kernels.leave_to_helpers());
+        drive_until(&[copies], || kernel.get().is_done());
+        assert_eq!([up, kernel].map(|task| task.get().runs()), [1, 1]);
+        kernels.come_back();
+        sync::join();
+    });
+}
+
 #[test]
 fn two_callers_share_a_lane_whose_tasks_fly() {
     check(2, || {

@@ -3,8 +3,8 @@
 use super::lane::{Lane, Pace};
 use super::sync;
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Arc, MutexGuard};
 
 pub(super) struct Task {
     pub expected: u64,
@@ -15,6 +15,9 @@ pub(super) struct Task {
     done: AtomicBool,
     /// It goes on without a thread, once it was begun.
     pub flies: bool,
+    /// What its device has of it: an event, until it is given back.
+    event: UnsafeCell<bool>,
+    given: sync::Mutex<bool>,
 }
 
 // SAFETY: loom checks that accesses to the contents are ordered; the rest is Sync.
@@ -24,6 +27,12 @@ unsafe impl Sync for Task {}
 
 #[derive(Clone)]
 pub(crate) struct TaskRef(Arc<Task>);
+
+/// Keeps the event of another task, until one is begun behind it.
+pub(super) struct Behind {
+    _given: MutexGuard<'static, bool>,
+    other: TaskRef,
+}
 
 impl TaskRef {
     pub fn new(expected: u64, priority: i32, waits: &[TaskRef]) -> TaskRef {
@@ -36,14 +45,25 @@ impl TaskRef {
 
     fn made(expected: u64, priority: i32, waits: &[TaskRef], flies: bool) -> TaskRef {
         let (runs, done) = (UnsafeCell::new(0), AtomicBool::new(false));
-        TaskRef(Arc::new(Task { expected, priority, waits: waits.to_vec(), runs, done, flies }))
+        let (event, given) = (UnsafeCell::new(false), sync::Mutex::new(false));
+        let waits = waits.to_vec();
+        TaskRef(Arc::new(Task { expected, priority, waits, runs, done, flies, event, given }))
     }
 
     pub fn get(&self) -> &Task {
         &self.0
     }
 
-    pub fn run(self, lane: &'static Lane, pace: Pace) -> bool {
+    pub fn run(self, lane: &'static Lane, pace: Pace, behind: Option<Behind>) -> bool {
+        if let Some(behind) = &behind {
+            // SAFETY: loom checks this access.
+            behind.other.0.event.with(|event| assert!(unsafe { *event }, "the event is there"));
+        }
+        if self.0.flies {
+            // SAFETY: loom checks this access.
+            self.0.event.with_mut(|event| unsafe { *event = true });
+            *self.0.given.lock().unwrap() = true;
+        }
         if self.0.flies && matches!(pace, Pace::Begin | Pace::Try) {
             // The thread that ends it waits for its device.
             lane.begun(self);
@@ -59,6 +79,9 @@ impl TaskRef {
     }
 
     pub fn end(self) {
+        *self.0.given.lock().unwrap() = false;
+        // SAFETY: loom checks this access.
+        self.0.event.with_mut(|event| unsafe { *event = false });
         // Its dependencies are done, once, and it sees that.
         self.0.waits.iter().for_each(|before| assert_eq!(before.get().runs(), 1));
         // SAFETY: loom checks this access.
@@ -68,6 +91,16 @@ impl TaskRef {
 }
 
 impl Task {
+    pub fn behind(&self, _device: usize) -> Option<Behind> {
+        let mut left = self.waits.iter().filter(|before| !before.get().is_done());
+        let (other, None) = (left.next()?.clone(), left.next()) else { return None };
+        // SAFETY: the other task is kept as long, and dropped after it.
+        let given =
+            unsafe { std::mem::transmute::<&sync::Mutex<bool>, &'static sync::Mutex<bool>>(&other.0.given) };
+        let given = given.lock().unwrap();
+        (self.flies && *given).then(|| Behind { _given: given, other })
+    }
+
     pub fn is_ready(&self) -> bool {
         self.waits.iter().all(|before| before.get().is_done())
     }

@@ -26,7 +26,7 @@ use super::lanes::Lanes;
 use super::part::KernelPart;
 use super::placement::{self, Placement, place_of};
 use super::sync::changed;
-use super::task::{Effort, Flight, MayFly, Outcome, TaskRef, Tasks, Waits, Work};
+use super::task::{Begin, Effort, Flight, MayFly, Outcome, TaskRef, Tasks, Waits, Work};
 use crate::devices::host_handles::Scratch;
 use crate::error::{Error, LaunchError};
 use crate::memory::device::{DeviceBuffer, DeviceMemory};
@@ -416,8 +416,8 @@ impl<'r> Scheduler<'r> {
         if let Some(notes) = self.notes.as_mut().filter(|_| is_noted) {
             part.note(notes, (node, self.runtime), (number, &touches));
         }
-        self.put((node, plan, target, number), &touches, place, effort, move |stop, may_fly| {
-            part.run(stop, may_fly)
+        self.put((node, plan, target, number), &touches, place, effort, move |stop, begin| {
+            part.run(stop, begin)
         });
         Ok(number)
     }
@@ -429,8 +429,11 @@ impl<'r> Scheduler<'r> {
         touches: &[Touches],
         place: Place,
         effort: Effort,
-        work: impl FnOnce(StopFlag<'_>, MayFly) -> Result<Option<Flight<'r>>, Error> + 'r,
+        work: impl FnOnce(StopFlag<'_>, Begin) -> Result<Option<Flight<'r>>, Error> + 'r,
     ) {
+        // A thread watches over one that has a limit.
+        let is_limited = device_launch::timeout(node, self.runtime).is_some();
+        let effort = Effort { follows: effort.follows && !is_limited, ..effort };
         let waits = self.waits(touches, place);
         let arrays = &mut self.arrays;
         let pins = touches.iter().filter_map(|touched| arrays[touched.array as usize].unpin(place));
@@ -438,16 +441,16 @@ impl<'r> Scheduler<'r> {
         // Most have none, and their work is as small as possible: it is allocated here and freed elsewhere.
         let work = match pins.is_empty() {
             true => self.limited(node, plan, work),
-            false => self.limited(node, plan, move |stop, may_fly| {
-                let flight = work(stop, may_fly)?;
+            false => self.limited(node, plan, move |stop, begin| {
+                let flight = work(stop, begin)?;
                 // They go when the device is done.
-                Ok(flight.map(|Flight { device, event, end }| {
+                Ok(flight.map(|Flight { work, end }| {
                     let end = move || {
                         let outcome = end();
                         drop(pins);
                         outcome
                     };
-                    Flight { device, event, end: Box::new(end) }
+                    Flight { work, end: Box::new(end) }
                 }))
             }),
         };
@@ -617,18 +620,18 @@ impl<'r> Scheduler<'r> {
         &mut self,
         node: &'w Node,
         plan: &'w Plan,
-        work: impl FnOnce(StopFlag<'_>, MayFly) -> Result<Option<Flight<'w>>, Error> + 'w,
+        work: impl FnOnce(StopFlag<'_>, Begin) -> Result<Option<Flight<'w>>, Error> + 'w,
     ) -> Work<'w>
     where
         'r: 'w,
     {
         let watch = self.watch;
-        let work = move |stop: StopFlag<'_>, may_fly| match watch.and_then(|watch| watch.stopped()) {
+        let work = move |stop: StopFlag<'_>, begin| match watch.and_then(|watch| watch.stopped()) {
             Some(reason) => Err(reason.clone()),
-            None => work(stop, may_fly),
+            None => work(stop, begin),
         };
         let Some(limit) = device_launch::timeout(node, self.runtime) else {
-            return Box::new(move |may_fly| Ok(work(watch.and_then(|watch| watch.flag()), may_fly)?));
+            return Box::new(move |begin| Ok(work(watch.and_then(|watch| watch.flag()), begin)?));
         };
         let latest = self.latest();
         let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
@@ -637,7 +640,7 @@ impl<'r> Scheduler<'r> {
             let mut runs = false;
             let work = |stop: StopFlag<'_>| {
                 runs = true;
-                work(stop, MayFly::No).map(|_| ())
+                work(stop, Begin { may_fly: MayFly::No, after: None }).map(|_| ())
             };
             let outcome = timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
             outcome.map(|()| None).map_err(|error| match error {

@@ -10,7 +10,7 @@ use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::kept::NotedKernel;
 use crate::runtime::distributed::part;
 use crate::runtime::distributed::placement::{self, place_of};
-use crate::runtime::distributed::task::{Effort, MayFly};
+use crate::runtime::distributed::task::{Begin, Effort, MayFly};
 use crate::runtime::partition::Footprint;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::Node;
@@ -76,7 +76,7 @@ impl<'r> Scheduler<'r> {
                 (args, boxes)
             });
         }
-        let work = move |stop: StopFlag<'_>, may_fly| {
+        let work = move |stop: StopFlag<'_>, begin: Begin| {
             let mut placed = placed;
             let args = match &mut placed {
                 None => recorded,
@@ -102,15 +102,15 @@ impl<'r> Scheduler<'r> {
                 stop,
                 like: 0,
             };
-            if may_fly != MayFly::No && flies {
-                return part::fly(&launch, target, (args, order.items()), may_fly);
+            if begin.may_fly != MayFly::No && flies {
+                return part::fly(&launch, target, (args, order.items()), begin);
             }
             part::run_timed(target, order.items(), || {
                 launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
             })?;
             Ok(None)
         };
-        let effort = Effort { expected: part::expected(target, order.items()), flies };
+        let effort = Effort { expected: part::expected(target, order.items()), flies, follows: flies };
         self.put((node, plan, target, number as u32), &touches, place, effort, work);
         Ok(())
     }
