@@ -58,13 +58,12 @@ pub(crate) struct Found {
 /// The devices of a backend: FPGAs, or all others.
 pub(crate) fn devices(fpga: bool, settings: &HostSettings<'_>) -> Result<Vec<OpenClDevice>, Unavailable> {
     let cache = ProgramCache::of_settings(settings)?;
-    let (copy, check_bounds) = (settings.flag("opencl.copy"), settings.checks_bounds());
     let platforms = get_platforms().map_err(|error| Unavailable(no_platforms(error.0)))?;
     let (mut devices, mut reasons, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for platform in platforms {
         let name = platform.name().unwrap_or_else(|_| "a platform without a name".into());
         if is_fpga(&name) == fpga {
-            match devices_of(&platform, &name, (copy, check_bounds)) {
+            match devices_of(&platform, &name, settings) {
                 Ok(found) => devices.extend(found),
                 Err(failure) => reasons.push(format!("{name}: {}", failure.text)),
             }
@@ -99,7 +98,7 @@ fn is_fpga(platform: &str) -> bool {
     platform.contains("FPGA")
 }
 
-fn devices_of(platform: &Platform, name: &str, settings: (bool, bool)) -> Result<Vec<Found>, Failure> {
+fn devices_of(platform: &Platform, name: &str, settings: &HostSettings<'_>) -> Result<Vec<Found>, Failure> {
     let ids = match platform.get_devices(CL_DEVICE_TYPE_ALL) {
         Err(error) if error.0 == CL_DEVICE_NOT_FOUND => return Ok(Vec::new()),
         ids => ids.call("clGetDeviceIDs")?,
@@ -111,8 +110,9 @@ fn look_at(
     device: Device,
     platform: &Platform,
     platform_name: &str,
-    (copy, check_bounds): (bool, bool),
+    settings: &HostSettings<'_>,
 ) -> Result<Found, Failure> {
+    let (copy, check_bounds) = (settings.flag("opencl.copy"), settings.checks_bounds());
     let extensions = device.extensions().call("clGetDeviceInfo")?;
     let kind = device.dev_type().call("clGetDeviceInfo")?;
     let emulated = platform_name.contains("Emulat");

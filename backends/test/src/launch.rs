@@ -41,8 +41,8 @@ pub(crate) fn items(launch: &Launch<'_, TestKernel>) -> u64 {
 pub(crate) fn run(launch: &Launch<'_, TestKernel>) -> Result<(), Failure> {
     let (kernel, space, share) = (*launch.kernel(), launch.space(), launch.share(0, 0..0));
     if launch.phased() {
-        let phases = (launch.phases(), launch.stop_flag());
-        return run_phased(kernel, space, share, phases, &mut launch.args().to_vec());
+        let (phases, stop) = (launch.phases(), launch.stop_flag());
+        return run_phased(kernel, space, share, phases, stop, &mut launch.args().to_vec());
     }
     launch.phases().try_for_each(|phase| match launch.is_stopped() {
         true => Err(Failure::cancelled()),
@@ -75,7 +75,8 @@ fn run_phased(
     kernel: TestKernel,
     space: SpaceRef<'_>,
     share: Share,
-    (phases, stop): (Range<u64>, *const u32),
+    phases: Range<u64>,
+    stop: *const u32,
     args: &mut [Arg],
 ) -> Result<(), Failure> {
     let count = phases.end - phases.start;
@@ -172,7 +173,7 @@ impl OwnedLaunch {
         let share = Share { space, ..self.share };
         // SAFETY: `OwnedSpace` has copies of all that its space points to.
         let space = unsafe { SpaceRef::new(space) };
-        run_phased(self.kernel, space, share, (self.phases, self.stop), &mut self.args)
+        run_phased(self.kernel, space, share, self.phases, self.stop, &mut self.args)
     }
 }
 

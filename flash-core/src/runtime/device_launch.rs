@@ -88,6 +88,15 @@ pub(super) fn extras<'n>(node: &'n Node, runtime: &'n Runtime) -> (&'n [abi::Att
     }
 }
 
+/// A submission, and what runs it.
+#[derive(Clone, Copy)]
+pub(super) struct Chosen<'a> {
+    pub node: &'a Node,
+    pub plan: &'a Plan,
+    /// Of the plan.
+    pub target: &'a Target,
+}
+
 /// A launch on a device.
 pub(super) struct DeviceLaunch<'a> {
     pub plan: &'a Plan,

@@ -7,7 +7,7 @@
 use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
 use super::asynchronous::pending::{Pending, pend};
 use super::check::{WriteCheck, check_contents, number_stores};
-use super::device_launch::{DeviceLaunch, blame, extras, failed, submit_to, timeout};
+use super::device_launch::{Chosen, DeviceLaunch, blame, extras, failed, submit_to, timeout};
 use super::distributed::active_run::ActiveRun;
 use super::distributed::kept::KeptRuns;
 use super::event::Event;
@@ -15,7 +15,7 @@ use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
 use super::hold::{Awaits, GuardedMemory, HeldMemories, InTurn, PatientWait};
 use super::left_to_device::{Ending, LeftToDevice};
-use super::plan::{Plan, Target};
+use super::plan::Plan;
 use super::resident::{self, Progress};
 use super::small::SmallPipeline;
 use super::state::Runtime;
@@ -118,7 +118,7 @@ pub(super) fn run_in_turn(
     turn: &InTurn<'_>,
     watch: Option<&SharedOutcome>,
 ) -> Result<(), Error> {
-    let (mut first, mut failures) = (0, Vec::new());
+    let Remaining { mut first, mut failures } = Remaining::from(0);
     if let Some(rest) = turn.rest.take() {
         (first, failures) = (rest.first, rest.failures);
         match rest.awaits {
@@ -145,7 +145,7 @@ pub(super) fn run_in_turn(
     if failures.is_empty() {
         return run_held(list, runtime, held, watch, first, None);
     }
-    long(list, runtime, &mut held, watch, (first, failures))
+    long(list, runtime, &mut held, watch, Remaining { first, failures })
 }
 
 /// Ends a pipeline that a device has run, or some of it; then runs the rest.
@@ -162,7 +162,7 @@ fn end(
     held.tracked |= runtime.spreads || !failures.is_empty();
     held.active_run = active_run;
     if position < list.nodes().len() {
-        return long(list, runtime, &mut held, watch, (position, failures));
+        return long(list, runtime, &mut held, watch, Remaining { first: position, failures });
     }
     first_with_others(failures).map_or(Ok(()), Err)
 }
@@ -208,7 +208,7 @@ pub(super) fn follow(
     let mut held = HeldMemories::pending(list, turn);
     held.begin(runtime);
     if !runtime.spreads || held.may_stay() {
-        match resident::run(list, runtime, device, Some(watch), (0, ending)) {
+        match resident::run(list, runtime, device, Some(watch), 0, ending) {
             Progress::Left(left) if left.position() > 0 => {
                 return turn.leave(left.position(), Vec::new(), Awaits::Device(left));
             }
@@ -236,7 +236,7 @@ fn run_held(
 ) -> Result<(), Error> {
     let suspends = held.pending.is_some_and(|turn| turn.suspends);
     if runtime.check_maps && first == 0 && list.nodes().iter().any(is_cut) {
-        return long(list, runtime, &mut held, watch, (0, Vec::new()));
+        return long(list, runtime, &mut held, watch, Remaining::from(0));
     }
     if (runtime.has_images || list.may_block)
         && first == 0
@@ -246,22 +246,22 @@ fn run_held(
             reorder::helps(list, runtime)
         }
     {
-        return long(list, runtime, &mut held, watch, (0, Vec::new()));
+        return long(list, runtime, &mut held, watch, Remaining::from(0));
     }
     if runtime.spreads {
         held.tracked = true;
         if held.pending.is_some_and(|turn| !turn.touched.is_alone(list)) {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+            return long(list, runtime, &mut held, watch, Remaining::from(0));
         }
         held.begin(runtime);
         if !held.may_stay() {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+            return long(list, runtime, &mut held, watch, Remaining::from(0));
         }
         let (device, small) = match &runtime.devices[..] {
             [device] => (*device, None),
             _ => match SmallPipeline::of(list, runtime) {
                 Some(small) => (small.device, Some(small)),
-                None => return spread(list, runtime, &mut held, watch, (0, Vec::new()), kept),
+                None => return spread(list, runtime, &mut held, watch, Remaining::from(0), kept),
             },
         };
         if !device.info().host_memory {
@@ -270,12 +270,14 @@ fn run_held(
                 Some(turn) if small.is_none() => turn.ending(),
                 _ => Ending::Waited,
             };
-            return match resident::run(list, runtime, device, watch, (0, ending)) {
+            return match resident::run(list, runtime, device, watch, 0, ending) {
                 Progress::Done(done, failures) if done == list.nodes().len() && failures.is_empty() => {
                     small.into_iter().for_each(|small| small.end(list));
                     Ok(())
                 }
-                Progress::Done(done, failures) => long(list, runtime, &mut held, watch, (done, failures)),
+                Progress::Done(done, failures) => {
+                    long(list, runtime, &mut held, watch, Remaining { first: done, failures })
+                }
                 Progress::Left(left) => {
                     leave(list, &held, left);
                     Ok(())
@@ -283,17 +285,17 @@ fn run_held(
             };
         }
         if !held.are_only_reserved()? {
-            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+            return long(list, runtime, &mut held, watch, Remaining::from(0));
         }
-        one_by_one(list, runtime, &mut held, watch, (first, suspends))?;
+        one_by_one(list, runtime, &mut held, watch, first, suspends)?;
         small.into_iter().for_each(|small| small.end(list));
         return Ok(());
     }
     if held.tracked && !held.are_only_reserved()? {
-        return long(list, runtime, &mut held, watch, (first, Vec::new()));
+        return long(list, runtime, &mut held, watch, Remaining::from(first));
     }
     held.begin(runtime);
-    one_by_one(list, runtime, &mut held, watch, (first, suspends))
+    one_by_one(list, runtime, &mut held, watch, first, suspends)
 }
 
 /// Runs the submissions from `first` on as the inline path does: one after another, on the caller. Nothing of
@@ -304,7 +306,8 @@ fn one_by_one(
     runtime: &Runtime,
     held: &mut HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
-    (first, suspends): (usize, bool),
+    first: usize,
+    suspends: bool,
 ) -> Result<(), Error> {
     // Chains have few orders: mostly the same as the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
@@ -317,10 +320,10 @@ fn one_by_one(
     while position < list.nodes().len() {
         // The last one is waited for anyhow, if it is not left to the device.
         if runtime.runs_ahead && (ending == Ending::Left || position + 1 < list.nodes().len()) {
-            match resident::run(list, runtime, runtime.devices[0], watch, (position, ending)) {
+            match resident::run(list, runtime, runtime.devices[0], watch, position, ending) {
                 Progress::Done(next, failures) if failures.is_empty() => position = next,
                 Progress::Done(next, failures) => {
-                    return long(list, runtime, held, watch, (next, failures));
+                    return long(list, runtime, held, watch, Remaining { first: next, failures });
                 }
                 Progress::Left(left) => {
                     leave(list, held, left);
@@ -330,7 +333,7 @@ fn one_by_one(
         }
         let Some(node) = list.nodes().get(position) else { break };
         if is_stopped(watch) {
-            return long(list, runtime, held, watch, (position, Vec::new()));
+            return long(list, runtime, held, watch, Remaining::from(position));
         }
         let (plan, order) = (node.plan(), list.order_of(node));
         let space = match &last {
@@ -353,20 +356,20 @@ fn one_by_one(
             }
             None => {
                 let stop = watch.and_then(|watch| watch.flag());
-                submit(list, node, plan, space, runtime, (draw, stop))
+                submit(list, node, plan, space, runtime, Control { draw, stop })
             }
             Some(limit) => timed(
                 limit,
                 Instant::now(),
                 watch,
                 |source| blame(node, plan, position, source),
-                |stop| submit(list, node, plan, space, runtime, (draw, stop)),
+                |stop| submit(list, node, plan, space, runtime, Control { draw, stop }),
             ),
         };
         position += 1;
         if let Err(source) = outcome {
             let failure = failed(list, node, position - 1, source);
-            return long(list, runtime, held, watch, (position, vec![failure]));
+            return long(list, runtime, held, watch, Remaining { first: position, failures: vec![failure] });
         }
     }
     Ok(())
@@ -379,6 +382,21 @@ fn leave(list: &SubmissionList, held: &HeldMemories<'_>, left: Box<LeftToDevice>
     }
 }
 
+/// What is left of a pipeline.
+struct Remaining {
+    /// The first submission that has not run.
+    first: usize,
+    /// Of those before it.
+    failures: Vec<LaunchError>,
+}
+
+impl Remaining {
+    /// After submissions that succeeded.
+    fn from(first: usize) -> Remaining {
+        Remaining { first, failures: Vec::new() }
+    }
+}
+
 /// Runs the submissions from a position on the distributed path; those before it have failed, or not.
 #[cold]
 fn long(
@@ -386,7 +404,7 @@ fn long(
     runtime: &Runtime,
     held: &mut HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
-    rest: (usize, Vec<LaunchError>),
+    rest: Remaining,
 ) -> Result<(), Error> {
     spread(list, runtime, held, watch, rest, None)
 }
@@ -398,7 +416,7 @@ fn spread(
     runtime: &Runtime,
     held: &mut HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
-    (first, failures): (usize, Vec<LaunchError>),
+    Remaining { first, failures }: Remaining,
     kept: Option<&KeptRuns>,
 ) -> Result<(), Error> {
     if let Some(turn) = held.pending
@@ -444,6 +462,15 @@ fn left_out(list: &SubmissionList, first: usize, mut failures: Vec<LaunchError>)
     first_with_others(failures).unwrap_or(Error::Forked)
 }
 
+/// How the host may run a launch, or end it.
+#[derive(Clone, Copy)]
+struct Control<'a> {
+    /// See [`DeviceLaunch::draw`].
+    draw: Option<u32>,
+    /// See [`DeviceLaunch::stop`].
+    stop: StopFlag<'a>,
+}
+
 #[inline]
 fn submit(
     list: &SubmissionList,
@@ -451,16 +478,16 @@ fn submit(
     plan: &Plan,
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    (draw, stop): (Option<u32>, StopFlag<'_>),
+    control: Control<'_>,
 ) -> Result<(), Error> {
     let target = match plan.target() {
         Ok(target) => target,
         Err(error) => return failsafe(list, node, plan, error),
     };
     if plan.prepared || (plan.writes && runtime.check_writes) {
-        return submit_prepared(list, node, (plan, target), space, runtime, (draw, stop));
+        return submit_prepared(list, Chosen { node, plan, target }, space, runtime, control);
     }
-    launch(list, node, (plan, target), space, runtime, (draw, stop))
+    launch(list, Chosen { node, plan, target }, space, runtime, control)
 }
 
 /// Calls the function of the host that is a submission, or that takes the place of its kernel. `Some`: it
@@ -495,11 +522,10 @@ fn failsafe(list: &SubmissionList, node: &Node, plan: &Plan, error: Error) -> Re
 /// Second buffers for phased arguments, wider scalars, and the checks of contents and of writes.
 fn submit_prepared(
     list: &SubmissionList,
-    node: &Node,
-    (plan, target): (&Plan, &Target),
+    Chosen { node, plan, target }: Chosen<'_>,
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    (draw, stop): (Option<u32>, StopFlag<'_>),
+    Control { draw, stop }: Control<'_>,
 ) -> Result<(), Error> {
     if let Some(check) = plan.check {
         let shapes = list.shapes_of(node);
@@ -547,11 +573,10 @@ fn submit_prepared(
 #[inline]
 fn launch(
     list: &SubmissionList,
-    node: &Node,
-    (plan, target): (&Plan, &Target),
+    Chosen { node, plan, target }: Chosen<'_>,
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    (draw, stop): (Option<u32>, StopFlag<'_>),
+    Control { draw, stop }: Control<'_>,
 ) -> Result<(), Error> {
     let args = list.args_of(node);
     let (attributes, profile) = extras(node, runtime);

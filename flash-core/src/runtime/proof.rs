@@ -97,7 +97,7 @@ fn overlap_error(kernel: &KernelFacts, written: usize, other: usize) -> Error {
 }
 
 #[cold]
-pub(super) fn outside(value: u64, (extent, tile): (u64, u64), dimension: usize) -> String {
+pub(super) fn outside(value: u64, extent: u64, tile: u64, dimension: usize) -> String {
     let tiles = match tile {
         1 => String::new(),
         _ => format!(", {} tiles of {tile}", extent.div_ceil(tile)),
@@ -178,7 +178,7 @@ pub(super) fn item_grid(
     for (axis, (&dim, &extent)) in spec.along.iter().zip(&extents).enumerate() {
         let tile = spec.tile_along(axis);
         if largest(dim) >= extent.div_ceil(tile) {
-            return Err(outside(largest(dim), (extent, tile), dim));
+            return Err(outside(largest(dim), extent, tile, dim));
         }
     }
     let product = extents.iter().try_fold(1u64, |a, &b| a.checked_mul(b));

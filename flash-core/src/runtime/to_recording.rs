@@ -95,7 +95,7 @@ fn recording(list: &SubmissionList, runtime: &Runtime, data: Data) -> Result<Rec
             arguments.push(writing.argument(node, i, spec)?);
         }
         let known = writing.structure(position, node)?;
-        let written = submission((list, known), runtime, node, kernel, arguments)?;
+        let written = submission(list, known, runtime, node, kernel, arguments)?;
         writing.recording.submissions.push(written);
     }
     // All are held before the first is copied, so that the contents are of one moment.
@@ -109,7 +109,8 @@ fn recording(list: &SubmissionList, runtime: &Runtime, data: Data) -> Result<Rec
 
 /// `known`: the arrays that its map looks into can be read now.
 fn submission(
-    (list, known): (&SubmissionList, bool),
+    list: &SubmissionList,
+    known: bool,
     runtime: &Runtime,
     node: &Node,
     kernel: u32,

@@ -74,7 +74,8 @@ impl Agent {
     pub(super) fn fetch(
         &'static self,
         number: u32,
-        (device, buffer): (&'static LocalDevice, u64),
+        device: &'static LocalDevice,
+        buffer: u64,
         source: Source,
         shape: Shape,
     ) -> Result<(), Failure> {

@@ -243,7 +243,7 @@ impl Agent {
                 self.serve(head.number, request, [&body, behind])
             }
             _ => match wire::decode(&body)?.0 {
-                Request::Get { device, buffer, shape } => self.get(this, device, (buffer, shape)),
+                Request::Get { device, buffer, shape } => self.get(this, device, buffer, shape),
                 Request::Read { offset } => {
                     self.was_read(from, offset);
                     Ok(())
@@ -262,7 +262,7 @@ impl Agent {
     }
 
     /// Answers with a box of a buffer.
-    fn get(&'static self, this: Exchange, device: u32, (buffer, shape): (u64, Shape)) -> Result<(), Failure> {
+    fn get(&'static self, this: Exchange, device: u32, buffer: u64, shape: Shape) -> Result<(), Failure> {
         let device = self.device(device)?;
         let copy = device.get(buffer, shape)?;
         self.later(device, move || match copy.run() {
@@ -371,11 +371,11 @@ impl Agent {
                 }
             }
             Request::Get { device, buffer, shape } => {
-                self.get(Exchange::controller(number), device, (buffer, shape))?;
+                self.get(Exchange::controller(number), device, buffer, shape)?;
             }
             Request::Fetch { device, buffer, shape, agent, from } => {
                 let source = Source { peer: Peer(agent), device: from.0, buffer: from.1 };
-                self.fetch(number, (self.device(device)?, buffer), source, shape)?;
+                self.fetch(number, self.device(device)?, buffer, source, shape)?;
             }
             Request::Query { device, key } => {
                 let text = self.device(device)?.query(key)?;

@@ -166,7 +166,7 @@ impl RankDevice {
                 // The same device in this process is faster, and is taken where either would do.
                 info.rate_hint *= 0.99;
             }
-            let buffers = Buffers::new(controller, (agent, number as u32), works_in_shared, &spaces);
+            let buffers = Buffers::new(controller, agent, number as u32, works_in_shared, &spaces);
             Ok(RankDevice {
                 controller,
                 agent,

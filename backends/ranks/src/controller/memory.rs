@@ -61,7 +61,8 @@ impl Buffers {
     /// none is shared, in a memory of its own.
     pub fn new(
         controller: &'static Controller,
-        (agent, device): (&'static Agent, u32),
+        agent: &'static Agent,
+        device: u32,
         works_in_hosts: bool,
         remote: &[RemoteSpace],
     ) -> Buffers {
@@ -266,7 +267,7 @@ impl Buffers {
                 if self.controller.transport.memory(peer).is_none() {
                     let remote = Remote { agent: peer, device: self.device, buffer: device };
                     // SAFETY: the caller vouches.
-                    return unsafe { self.pieces.copy(self.controller, (is_up, at), remote, shape) };
+                    return unsafe { self.pieces.copy(self.controller, is_up, at, remote, shape) };
                 }
                 let device = Side::Buffer(device);
                 // What is shared needs no block in between.
@@ -276,7 +277,7 @@ impl Buffers {
                     return self.by_agent(peer, from, to, shape);
                 }
                 // SAFETY: the caller vouches.
-                unsafe { self.by_blocks(is_up, at, (peer, device), shape) }
+                unsafe { self.by_blocks(is_up, at, peer, device, shape) }
             }
         }
     }
@@ -295,7 +296,8 @@ impl Buffers {
         &self,
         is_up: bool,
         host: *mut u8,
-        (peer, device): (Peer, Side),
+        peer: Peer,
+        device: Side,
         shape: &CopyBox,
     ) -> Result<(), Failure> {
         let mut lock = self.stages.lock().unwrap_or_else(PoisonError::into_inner);

@@ -52,7 +52,8 @@ impl Pieces {
     pub unsafe fn copy(
         &self,
         controller: &'static Controller,
-        (is_up, host): (bool, *mut u8),
+        is_up: bool,
+        host: *mut u8,
         remote: Remote,
         shape: &CopyBox,
     ) -> Result<(), Failure> {

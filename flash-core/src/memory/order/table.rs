@@ -227,7 +227,7 @@ impl<E: Extent> Order<E> {
             ahead: 0,
             there: None,
         };
-        let entry = table.line_up((ticket, entry), touches, after);
+        let entry = table.line_up(ticket, entry, touches, after);
         table.entries.insert(ticket, entry);
         ticket
     }
@@ -536,7 +536,8 @@ impl<E: Extent> Table<E> {
     /// those of `after`.
     fn line_up(
         &mut self,
-        (ticket, mut entry): (Ticket, Entry),
+        ticket: Ticket,
+        mut entry: Entry,
         touches: &[Touch<E>],
         after: impl IntoIterator<Item = Ticket>,
     ) -> Entry {

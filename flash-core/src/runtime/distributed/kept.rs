@@ -242,7 +242,8 @@ impl Notes {
     pub fn end(
         self,
         list: &SubmissionList,
-        (tasks, launched): (usize, &[SubmissionState]),
+        tasks: usize,
+        launched: &[SubmissionState],
         arrays: &[Array<'_>],
     ) -> Option<KeptRun> {
         let Notes { states, cuts, kernels } = self;
@@ -389,10 +390,10 @@ impl KeptRun {
                 Err(error) => failed.push((at, error)),
             }
             if flights.begun.len() - flights.done >= RUN_AHEAD {
-                self.end(list, start, (&mut flights, RUN_AHEAD / 2), &mut failed);
+                self.end(list, start, &mut flights, RUN_AHEAD / 2, &mut failed);
             }
         }
-        self.end(list, start, (&mut flights, usize::MAX), &mut failed);
+        self.end(list, start, &mut flights, usize::MAX, &mut failed);
         failed.sort_by_key(|(at, _)| *at);
         failed
     }
@@ -439,7 +440,8 @@ impl KeptRun {
         &self,
         list: &SubmissionList,
         start: Option<Instant>,
-        (flights, count): (&mut Flights, usize),
+        flights: &mut Flights,
+        count: usize,
         failed: &mut Vec<(usize, Error)>,
     ) {
         let until = flights.done.saturating_add(count).min(flights.begun.len());
@@ -450,7 +452,7 @@ impl KeptRun {
             let measured = start.and_then(|start| Some((start, self.target(list, of)?.1)));
             let outcome = match measured {
                 // SAFETY: the event of this device, given back once.
-                Some((start, target)) => unsafe { part::end(target, event, (start, Seen::Late), of.items) },
+                Some((start, target)) => unsafe { part::end(target, event, start, Seen::Late, of.items) },
                 // SAFETY: as above.
                 None => unsafe { device_launch::complete(device, event, None) },
             };

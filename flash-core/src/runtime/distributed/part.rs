@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
 use crate::runtime::check::{WriteCheck, number_stores};
-use crate::runtime::device_launch::{self, DeviceLaunch};
+use crate::runtime::device_launch::{self, Chosen, DeviceLaunch};
 use crate::runtime::footprint::part_of;
 use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
@@ -52,9 +52,11 @@ pub(super) struct KernelPart<'r> {
 
 impl<'r> KernelPart<'r> {
     pub fn new(
-        (list, runtime): (&'r SubmissionList, &'r Runtime),
-        (node, plan, target): (&'r Node, &'r Plan, &'r Target),
-        (placed, subspace): (&Placement, usize),
+        list: &'r SubmissionList,
+        runtime: &'r Runtime,
+        Chosen { node, plan, target }: Chosen<'r>,
+        placed: &Placement,
+        subspace: usize,
         phases: Range<u64>,
     ) -> KernelPart<'r> {
         let parts = placed.parts.clone();
@@ -134,8 +136,8 @@ impl<'r> KernelPart<'r> {
     }
 
     /// Notes it, with its place, as the part of a target.
-    pub fn note(&self, notes: &mut Notes, (node, runtime): (&Node, &Runtime), of: (u32, &[Touches])) {
-        let ((target, touches), part) = (of, Some((&self.parts, self.subspace)));
+    pub fn note(&self, notes: &mut Notes, node: &Node, runtime: &Runtime, target: u32, touches: &[Touches]) {
+        let part = Some((&self.parts, self.subspace));
         let kernel = NotedKernel { node, plan: self.plan, target, touches, part, items: self.items };
         notes.kernel(runtime, kernel, || {
             let mut args = self.args.clone();
@@ -195,7 +197,7 @@ impl<'r> KernelPart<'r> {
         if flies {
             let mut room = SmallVec::new();
             self.target.widening.apply(&mut self.args, &mut room);
-            return fly(&launch, self.target, (&self.args, self.items), begin);
+            return fly(&launch, self.target, &self.args, self.items, begin);
         }
         run_timed(self.target, self.items, || device_launch::submit_to(launch, &mut self.args, self.merged))?;
         if let (Some(own), Some(all)) = (own, &self.by_phase) {
@@ -218,7 +220,8 @@ pub(super) fn point(args: &mut [Arg], boxes: &[abi::Part], own: impl Fn(usize) -
 pub(super) fn fly<'r>(
     launch: &DeviceLaunch<'_>,
     target: &'r Target,
-    (args, items): (&[Arg], u64),
+    args: &[Arg],
+    items: u64,
     begin: Begin,
 ) -> Result<Option<Flight<'r>>, Error> {
     let at = Instant::now();
@@ -232,7 +235,7 @@ pub(super) fn fly<'r>(
         (None, _) => Seen::AtOnce,
     };
     // SAFETY: an event of the target's backend, given back there.
-    let end = move || unsafe { end(target, event, (at, seen), items) }.map_err(Outcome::from);
+    let end = move || unsafe { end(target, event, at, seen, items) }.map_err(Outcome::from);
     let work = Some(After { device: target.device, event });
     Ok(Some(Flight { work, end: Box::new(end) }))
 }
@@ -256,7 +259,8 @@ pub(super) enum Seen {
 pub(super) unsafe fn end(
     target: &Target,
     event: *mut abi::Event,
-    (start, seen): (Instant, Seen),
+    start: Instant,
+    seen: Seen,
     items: u64,
 ) -> Result<(), Error> {
     let is_longer = match seen {

@@ -10,7 +10,7 @@
 mod cache;
 
 use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
-use super::device_launch::{self, DeviceLaunch};
+use super::device_launch::{self, Chosen, DeviceLaunch};
 use super::distributed::active_run::ActiveRun;
 use super::distributed::lanes::Lanes;
 use super::footprint::FootprintCache;
@@ -92,7 +92,8 @@ pub(super) fn run(
     runtime: &Runtime,
     device: &'static DeviceHandle,
     watch: Option<&SharedOutcome>,
-    (first, mut ending): (usize, Ending),
+    first: usize,
+    mut ending: Ending,
 ) -> Progress {
     // Other work has its place in the lane, before this or after it.
     if !Lanes::of(device).kernels.is_idle() && !matches!(ending, Ending::Following(_)) {
@@ -120,12 +121,26 @@ pub(super) fn run(
         };
         let Some(target) = runs_here(node, runtime, device) else { break };
         let outcome = match memory {
-            None => run.launch((node, target), (list.args_of(node), 0), space, watch, position),
+            None => run.launch(
+                Chosen { node, plan: node.plan(), target },
+                list.args_of(node),
+                0,
+                space,
+                watch,
+                position,
+            ),
             Some(memory) => match run.tell(node, memory, &mut told, &mut failed) {
                 Some(Ok(())) => {
                     let keeps = device.info().keeps_launches;
                     let like = if keeps { list.number_of(node, &told.homes) } else { 0 };
-                    run.launch((node, target), (&told.args, like), space, watch, position)
+                    run.launch(
+                        Chosen { node, plan: node.plan(), target },
+                        &told.args,
+                        like,
+                        space,
+                        watch,
+                        position,
+                    )
                 }
                 Some(Err(error)) => Err(error),
                 None => break,
@@ -381,13 +396,13 @@ impl<'a> Run<'a> {
     #[inline]
     fn launch(
         &mut self,
-        (node, target): (&'a Node, &'a Target),
-        (args, like): (&[Arg], u64),
+        Chosen { node, plan, target }: Chosen<'a>,
+        args: &[Arg],
+        like: u64,
         space: SpaceRef<'_>,
         watch: Option<&SharedOutcome>,
         position: usize,
     ) -> Result<(), Error> {
-        let plan = node.plan();
         let (attributes, profile) = device_launch::extras(node, self.runtime);
         let phases = 0..space.phases();
         let launch = DeviceLaunch {

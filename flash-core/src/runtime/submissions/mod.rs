@@ -505,7 +505,7 @@ impl SubmissionList {
             }
             let len = shape.first().copied().unwrap_or(arg.len);
             if count > len {
-                return Err(argument_error(plan, i, outside(count - 1, (len, 1), 0)));
+                return Err(argument_error(plan, i, outside(count - 1, len, 1, 0)));
             }
             self.holds[first + i].complete = count == arg.len && memory.is_some();
         }

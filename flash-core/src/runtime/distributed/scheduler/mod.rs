@@ -35,13 +35,14 @@ use crate::memory::fast_path::FastPathFence;
 use crate::memory::region::Region;
 use crate::runtime::asynchronous::limits::{SharedOutcome, StopFlag, timed};
 use crate::runtime::check::check_contents;
+use crate::runtime::device_launch::{self, Chosen};
+use crate::runtime::failsafe;
 use crate::runtime::footprint::FootprintCache;
 use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::profile::PhaseTimes;
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
-use crate::runtime::{device_launch, failsafe};
 use crate::workers;
 use accumulators::Partial;
 use flash_types::descriptor::{Access, View};
@@ -138,6 +139,14 @@ struct PartRequest<'r, 'i> {
     streams: bool,
     /// What it writes keeps its value where it does not: the pattern of a check.
     keeps: bool,
+}
+
+/// What a part of a submission touches.
+struct PartTouches<'b> {
+    subspace: usize,
+    touches: SmallVec<[Touches; 4]>,
+    /// The second buffers of the submission.
+    buffers: &'b [Buffers],
 }
 
 /// Per array, the elements from the first to the last that are touched.
@@ -351,7 +360,7 @@ impl<'r> Scheduler<'r> {
                 // The only part touches what the submission does.
                 let touches = alone.take();
                 let touches = touches.unwrap_or_else(|| self.touches(&issue, subspace, &phases, &buffers));
-                let part = (subspace, touches, &buffers[..]);
+                let part = PartTouches { subspace, touches, buffers: &buffers };
                 ran[subspace] = self.issue_part(&issue, part, phases.clone(), &partials)?;
             }
             if placed.is_cut() {
@@ -372,7 +381,7 @@ impl<'r> Scheduler<'r> {
     fn issue_part(
         &mut self,
         issue: &PartRequest<'r, '_>,
-        (subspace, mut touches, buffers): (usize, SmallVec<[Touches; 4]>, &[Buffers]),
+        PartTouches { subspace, mut touches, buffers }: PartTouches<'_>,
         phases: Range<u64>,
         partials: &[Partial<'r>],
     ) -> Result<u32, Error> {
@@ -383,7 +392,7 @@ impl<'r> Scheduler<'r> {
         let target = &issue.targets[number as usize];
         let (memory, place) = place_of(target);
         if let (true, Some(memory)) = (issue.streams, memory) {
-            self.begin_batch(issue, (subspace, &touches, buffers), &phases, memory)?;
+            self.begin_batch(issue, &touches, subspace, buffers, &phases, memory)?;
         }
         if !partials.is_empty() {
             touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
@@ -391,8 +400,8 @@ impl<'r> Scheduler<'r> {
         }
         self.make_current(memory, &touches)?;
         let PartRequest { node, plan, placed, .. } = *issue;
-        let mut part =
-            KernelPart::new((self.list, self.runtime), (node, plan, target), (placed, subspace), phases);
+        let chosen = Chosen { node, plan, target };
+        let mut part = KernelPart::new(self.list, self.runtime, chosen, placed, subspace, phases);
         part.by_phase = issue.by_phase.cloned();
         for touched in &touches {
             let (_, offset) = self.array_of(node, touched.argument as usize);
@@ -414,18 +423,17 @@ impl<'r> Scheduler<'r> {
         let effort = part.effort();
         let is_noted = effort.flies && issue.placed.targets[subspace].is_some();
         if let Some(notes) = self.notes.as_mut().filter(|_| is_noted) {
-            part.note(notes, (node, self.runtime), (number, &touches));
+            part.note(notes, node, self.runtime, number, &touches);
         }
-        self.put((node, plan, target, number), &touches, place, effort, move |stop, begin| {
-            part.run(stop, begin)
-        });
+        self.put(chosen, number, &touches, place, effort, move |stop, begin| part.run(stop, begin));
         Ok(number)
     }
 
     /// Puts a kernel into the lane of its device. Its data is there, or on its way there.
     pub fn put(
         &mut self,
-        (node, plan, target, number): (&'r Node, &'r Plan, &'r Target, u32),
+        Chosen { node, plan, target }: Chosen<'r>,
+        number: u32,
         touches: &[Touches],
         place: Place,
         effort: Effort,
@@ -512,7 +520,9 @@ impl<'r> Scheduler<'r> {
     fn begin_batch(
         &mut self,
         issue: &PartRequest<'r, '_>,
-        (subspace, touches, buffers): (usize, &[Touches], &[Buffers]),
+        touches: &[Touches],
+        subspace: usize,
+        buffers: &[Buffers],
         phases: &Range<u64>,
         memory: &'static DeviceMemory,
     ) -> Result<(), Error> {
@@ -782,7 +792,7 @@ impl<'r> Scheduler<'r> {
         self.arrays.iter_mut().for_each(Array::lock);
         let (list, tasks) = (self.list, self.tasks.len());
         let notes = self.notes.take();
-        let run = notes.and_then(|notes| notes.end(list, (tasks, &self.launched), &self.arrays));
+        let run = notes.and_then(|notes| notes.end(list, tasks, &self.launched, &self.arrays));
         let failures = super::settle::settle(&mut self, failures);
         if let (Some(kept), Some(run)) = (kept, run)
             && failures.is_empty()

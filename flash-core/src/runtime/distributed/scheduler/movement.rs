@@ -53,7 +53,7 @@ impl<'r> Scheduler<'r> {
         let place = memory.map_or(Place::HOST, DeviceMemory::place);
         self.make_current(memory, &touches)?;
         // It fails if a copy does.
-        self.put_movement(node, plan, (&touches, place), device, || Ok(()));
+        self.put_movement(node, plan, &touches, place, device, || Ok(()));
         Ok(())
     }
 
@@ -73,8 +73,8 @@ impl<'r> Scheduler<'r> {
         }
         let (source, from_offset) = self.array_of(node, 0);
         let (destination, to_offset) = self.array_of(node, 1);
-        let (read, _) = self.box_region((source, from_offset), extent, from);
-        let (written, just) = self.box_region((destination, to_offset), extent, to);
+        let (read, _) = self.box_region(source, from_offset, extent, from);
+        let (written, just) = self.box_region(destination, to_offset, extent, to);
         let write = if just { Touch::Write } else { Touch::WriteSome };
         let touches = [
             Touches { argument: 0, array: source, region: read, touch: Touch::Read, second: false },
@@ -97,7 +97,7 @@ impl<'r> Scheduler<'r> {
         // SAFETY: the box was proved to lie in both arguments, whose buffers at this place stay until the
         // task is done; it comes after all that writes the one or touches the other.
         let work = move || unsafe { transfer.run() };
-        self.put_movement(node, plan, (&touches, place), device, work);
+        self.put_movement(node, plan, &touches, place, device, work);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl<'r> Scheduler<'r> {
     }
 
     /// The elements of a copy's box in its array, and whether the region is just these.
-    fn box_region(&mut self, (array, offset): (u32, u64), extent: [u64; 3], side: Side) -> (Region, bool) {
+    fn box_region(&mut self, array: u32, offset: u64, extent: [u64; 3], side: Side) -> (Region, bool) {
         let of = &self.arrays[array as usize];
         let (len, grid) = (of.header().len() as u64, of.grid());
         let first = side.first + offset;
@@ -151,7 +151,8 @@ impl<'r> Scheduler<'r> {
         &mut self,
         node: &'r Node,
         plan: &'r Plan,
-        (touches, place): (&[Touches], Place),
+        touches: &[Touches],
+        place: Place,
         device: &'static DeviceHandle,
         work: impl FnOnce() -> Result<(), Error> + 'r,
     ) {

@@ -5,7 +5,7 @@ use super::{Scheduler, SubmissionState, Touches};
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
-use crate::runtime::device_launch::{self, DeviceLaunch};
+use crate::runtime::device_launch::{self, Chosen, DeviceLaunch};
 use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::kept::NotedKernel;
 use crate::runtime::distributed::part;
@@ -103,7 +103,7 @@ impl<'r> Scheduler<'r> {
                 like: 0,
             };
             if begin.may_fly != MayFly::No && flies {
-                return part::fly(&launch, target, (args, order.items()), begin);
+                return part::fly(&launch, target, args, order.items(), begin);
             }
             part::run_timed(target, order.items(), || {
                 launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
@@ -111,7 +111,7 @@ impl<'r> Scheduler<'r> {
             Ok(None)
         };
         let effort = Effort { expected: part::expected(target, order.items()), flies, follows: flies };
-        self.put((node, plan, target, number as u32), &touches, place, effort, work);
+        self.put(Chosen { node, plan, target }, number as u32, &touches, place, effort, work);
         Ok(())
     }
 
