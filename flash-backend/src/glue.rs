@@ -163,6 +163,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         has: Some(has::<B>),
         clear: Some(clear::<B>),
         shared_file: Some(shared_file::<B>),
+        event_in_queue: Some(event_in_queue),
     })
 }
 
@@ -697,6 +698,11 @@ unsafe extern "C" fn event_signal(event: *mut abi::Event, error: *mut abi::Error
             }
         }
     })
+}
+
+unsafe extern "C" fn event_in_queue(event: *mut abi::Event) -> u32 {
+    // SAFETY: an event of this backend.
+    caught(|| u32::from(unsafe { event_of(event) }.completion().in_queue())).unwrap_or(0)
 }
 
 unsafe extern "C" fn event_ready(event: *mut abi::Event) -> u32 {

@@ -126,80 +126,64 @@ fn order(dims: &[u64], traits: &OrderTraits<'_>) -> Result<Order, Stop> {
     Order::new(&dims, traits).map_err(|e| Stop::Fail(e.to_string()))
 }
 
-/// Runs some phases of an order, through the slot, and waits.
-fn submit(
-    subject: &Subject,
-    kernel: &Prepared<'_>,
-    order: &Order,
-    args: &[Arg],
+/// What a submission is made of.
+struct Request<'a> {
+    kernel: &'a Prepared<'a>,
+    order: &'a Order,
+    args: &'a [Arg],
     phases: Range<u64>,
-    waits: &[*mut abi::Event],
-) -> Outcome {
-    submit_with(subject, kernel, order, args, phases, waits, &Extra::default())
-}
-
-/// What most submissions do not have.
-#[derive(Default)]
-struct Extra<'a> {
+    waits: &'a [*mut abi::Event],
     /// A flag that may ask it to stop.
     stop: Option<&'a AtomicU32>,
     /// The number of those that are the same.
     like: u64,
 }
 
-/// The same with more.
-fn submit_with(
-    subject: &Subject,
-    kernel: &Prepared<'_>,
-    order: &Order,
-    args: &[Arg],
-    phases: Range<u64>,
-    waits: &[*mut abi::Event],
-    extra: &Extra<'_>,
-) -> Outcome {
-    // SAFETY: the arguments have no other user until it is over.
-    finish(subject, unsafe { begin(subject, kernel, order, args, phases, waits, extra)? })
-}
+impl<'a> Request<'a> {
+    /// One phase, without anything else.
+    fn new(kernel: &'a Prepared<'_>, order: &'a Order, args: &'a [Arg]) -> Request<'a> {
+        Request { kernel, order, args, phases: 0..1, waits: &[], stop: None, like: 0 }
+    }
 
-/// Begins it. NULL: it is over.
-///
-/// # Safety
-/// From the events on the arguments have no other user, until the launch is over.
-unsafe fn begin(
-    subject: &Subject,
-    kernel: &Prepared<'_>,
-    order: &Order,
-    args: &[Arg],
-    phases: Range<u64>,
-    waits: &[*mut abi::Event],
-    Extra { stop, like }: &Extra<'_>,
-) -> Result<*mut abi::Event, Stop> {
-    let view = order.view();
-    let mut signal = std::ptr::null_mut();
-    let mut nanoseconds = 0;
-    let phased = args.iter().any(|arg| arg.kind == abi::ARG_PHASED);
-    let submission = Submission {
-        struct_size: size_of::<Submission>() as u32,
-        flags: if phased { abi::SUBMIT_PHASED } else { 0 },
-        kernel: kernel.kernel,
-        space: view.get().raw(),
-        args: args.as_ptr(),
-        arg_count: args.len() as u32,
-        wait_count: waits.len() as u32,
-        waits: waits.as_ptr(),
-        signal: &raw mut signal,
-        nanoseconds: &raw mut nanoseconds,
-        attributes: std::ptr::null(),
-        attribute_count: 0,
-        phase_begin: phases.start,
-        phase_end: phases.end,
-        stop: stop.map_or(std::ptr::null(), |flag| flag.as_ptr().cast_const()),
-        like: *like,
-    };
-    let submit = slot(subject.api().submit, "submit")?;
-    // SAFETY: a kernel of this device and its arguments, for which the caller vouches.
-    answer(unsafe { submit(subject.raw(), &submission) })?;
-    Ok(signal)
+    /// Submits it through the slot, and waits.
+    fn run(self, subject: &Subject) -> Outcome {
+        // SAFETY: the arguments have no other user until it is over.
+        finish(subject, unsafe { self.begin(subject)? })
+    }
+
+    /// Begins it. NULL: it is over.
+    ///
+    /// # Safety
+    /// From the events on the arguments have no other user, until the launch is over.
+    unsafe fn begin(self, subject: &Subject) -> Result<*mut abi::Event, Stop> {
+        let Request { kernel, order, args, phases, waits, stop, like } = self;
+        let view = order.view();
+        let mut signal = std::ptr::null_mut();
+        let mut nanoseconds = 0;
+        let phased = args.iter().any(|arg| arg.kind == abi::ARG_PHASED);
+        let submission = Submission {
+            struct_size: size_of::<Submission>() as u32,
+            flags: if phased { abi::SUBMIT_PHASED } else { 0 },
+            kernel: kernel.kernel,
+            space: view.get().raw(),
+            args: args.as_ptr(),
+            arg_count: args.len() as u32,
+            wait_count: waits.len() as u32,
+            waits: waits.as_ptr(),
+            signal: &raw mut signal,
+            nanoseconds: &raw mut nanoseconds,
+            attributes: std::ptr::null(),
+            attribute_count: 0,
+            phase_begin: phases.start,
+            phase_end: phases.end,
+            stop: stop.map_or(std::ptr::null(), |flag| flag.as_ptr().cast_const()),
+            like,
+        };
+        let submit = slot(subject.api().submit, "submit")?;
+        // SAFETY: a kernel of this device and its arguments, for which the caller vouches.
+        answer(unsafe { submit(subject.raw(), &submission) })?;
+        Ok(signal)
+    }
 }
 
 /// Runs the suite's counter once per element.
@@ -227,8 +211,9 @@ unsafe fn begin_count(
     let (extents, strides) = ([n, 1], [1, n, n]);
     let args = [scalar(&extents[0]), scalar(&extents[1]), hits.arg(&strides)];
     let order = order(&[n, 1, 1], &OrderTraits::default())?;
+    let request = Request { waits, ..Request::new(kernel, &order, &args) };
     // SAFETY: the caller vouches.
-    unsafe { begin(subject, kernel, &order, &args, 0..1, waits, &Extra::default()) }
+    unsafe { request.begin(subject) }
 }
 
 pub(super) fn prepared<'a>(subject: &'a Subject, kernel: &str) -> Result<Prepared<'a>, Stop> {
@@ -287,37 +272,41 @@ pub(super) fn launches_fail_with_their_events(subject: &Subject) -> Outcome {
 }
 
 /// Copies to the device, launches and copies back, each given with the event of the one before. None is
-/// waited for before all are given.
+/// waited for before all are given. In the host's memory, launches alone.
 pub(super) fn work_waits_for_work(subject: &Subject) -> Outcome {
     const ROUNDS: u32 = 5;
     let kernel = prepared(subject, "conformance.count")?;
     for n in [100, 200_000] {
         let hits = Array::new(subject, &vec![0; n])?;
-        let Array::Device(inside, _) = &hits else {
-            return Err(Stop::Skip("the device uses the host's memory".into()));
-        };
+        let buffer = hits.buffer();
+        let is_copied = buffer.space != abi::SPACE_HOST;
         let mut sources: Vec<Vec<u32>> = (0..ROUNDS).map(|round| vec![100 * round; n]).collect();
         let mut targets = vec![vec![0; n]; ROUNDS as usize];
         let mut events = Vec::new();
-        let given = sources.iter_mut().zip(&mut targets).try_for_each(|(source, target)| {
-            for step in 0..3 {
-                let waits: &[*mut abi::Event] = events.last().map_or(&[], std::slice::from_ref);
-                // SAFETY: each comes after all before it, and all are waited for below.
-                let event = unsafe {
-                    match step {
-                        0 => begin_copy(subject, [host(source), inside.buffer], &flat(n), waits)?,
-                        1 => begin_count(subject, &kernel, &hits, waits)?,
-                        _ => begin_copy(subject, [inside.buffer, host(target)], &flat(n), waits)?,
-                    }
-                };
-                // One that is over comes before all that follows.
-                events.extend((!event.is_null()).then_some(event));
-            }
+        let mut give = |step: usize, round: usize| {
+            let waits: &[*mut abi::Event] = events.last().map_or(&[], std::slice::from_ref);
+            // SAFETY: each comes after all before it, and all are waited for below.
+            let event = unsafe {
+                match step {
+                    0 => begin_copy(subject, [host(&mut sources[round]), buffer], &flat(n), waits)?,
+                    1 => begin_count(subject, &kernel, &hits, waits)?,
+                    _ => begin_copy(subject, [buffer, host(&mut targets[round])], &flat(n), waits)?,
+                }
+            };
+            // One that is over comes before all that follows.
+            events.extend((!event.is_null()).then_some(event));
             Ok(())
-        });
+        };
+        let steps = if is_copied { 0..3 } else { 1..2 };
+        let given =
+            (0..ROUNDS as usize).try_for_each(|round| steps.clone().try_for_each(|step| give(step, round)));
         // The last ones first: an event that nobody has waited for is none the less in its place.
-        let ended = events.into_iter().rev().map(|event| finish(subject, event));
-        ended.collect::<Vec<_>>().into_iter().chain([given]).collect::<Outcome>()?;
+        let ended: Vec<Outcome> = events.into_iter().rev().map(|event| finish(subject, event)).collect();
+        ended.into_iter().chain([given]).collect::<Outcome>()?;
+        if !is_copied {
+            subject.same("launches", &hits.words(subject)?, &vec![ROUNDS; n])?;
+            continue;
+        }
         for (round, target) in targets.iter().enumerate() {
             subject.same("elements that were copied back", target, &vec![100 * round as u32 + 1; n])?;
         }
@@ -334,8 +323,8 @@ pub(super) fn stops(subject: &Subject) -> Outcome {
         let hits = Array::new(subject, &vec![0; N as usize])?;
         let args = [scalar(&extents[0]), scalar(&extents[1]), hits.arg(&strides)];
         let stop = AtomicU32::new(asked);
-        let extra = Extra { stop: Some(&stop), ..Extra::default() };
-        let outcome = submit_with(subject, &kernel, &order, &args, 0..1, &[], &extra);
+        let request = Request { stop: Some(&stop), ..Request::new(&kernel, &order, &args) };
+        let outcome = request.run(subject);
         Ok::<_, Stop>((outcome, hits.words(subject)?))
     };
     let (outcome, hits) = run(1)?;
@@ -366,9 +355,9 @@ pub(super) fn alike(subject: &Subject) -> Outcome {
         let args = [scalar(&extents[0]), scalar(&extents[1]), arrays[array].arg(&strides)];
         let order = order(&[n as u64, 1, 1], &OrderTraits::default())?;
         // The host gives no such numbers.
-        let extra = Extra { like: u64::MAX - number as u64, ..Extra::default() };
+        let like = u64::MAX - number as u64;
         for _ in 0..1 + (round + number) % 3 {
-            submit_with(subject, &kernel, &order, &args, 0..1, &[], &extra)?;
+            Request { like, ..Request::new(&kernel, &order, &args) }.run(subject)?;
             expected[array][..n].iter_mut().for_each(|count| *count += 1);
         }
     }
@@ -390,7 +379,7 @@ pub(super) fn phases(subject: &Subject) -> Outcome {
     let args = [scalar(&extents[0]), scalar(&extents[1]), hits.arg(&strides)];
     let mut expected = vec![0; (N * PHASES) as usize];
     for (begin, end) in [(2, 5), (0, 1), (6, 7), (3, 3), (0, PHASES)] {
-        submit(subject, &kernel, &order, &args, begin..end, &[])?;
+        Request { phases: begin..end, ..Request::new(&kernel, &order, &args) }.run(subject)?;
         expected[(N * begin) as usize..(N * end) as usize].iter_mut().for_each(|hits| *hits += 1);
         let what = format!("runs after phases {begin} to {end}, the last not included");
         subject.same(&what, &hits.words(subject)?, &expected)?;
@@ -421,7 +410,7 @@ pub(super) fn next_stays(subject: &Subject) -> Outcome {
             flags: flags | abi::ARG_FLAG_COVERED,
             ..data.arg(&strides)
         };
-        submit(subject, &kernel, &order, &[arg], phase..phase + 1, &[])?;
+        Request { phases: phase..phase + 1, ..Request::new(&kernel, &order, &[arg]) }.run(subject)?;
         let text = if flags == 0 { "without" } else { "with" };
         let found = data.words(subject)?;
         subject.same(&format!("words of `data` {text} the flag"), &found, &words(data_after))?;
@@ -456,7 +445,7 @@ pub(super) fn forgotten(subject: &Subject) -> Outcome {
         };
         let args = [scalar(&extents[0]), scalar(&extents[1]), arg];
         let order = order(&[n as u64, 1, 1], &OrderTraits::default())?;
-        submit(subject, &kernel, &order, &args, 0..1, &[])?;
+        Request::new(&kernel, &order, &args).run(subject)?;
         expected[first..first + n].iter_mut().for_each(|count| *count += 1);
         let found: Vec<u32> = words.iter().map(|w| w.load(SeqCst)).collect();
         subject.same("runs of launches whose arrays were forgotten", &found, &expected)?;

@@ -10,7 +10,7 @@
 //! - `done` is the latest batch that is known to be complete; so are all before it.
 //! - `last` is the latest batch, if nothing came into the stream after it: a wait for it waits for the
 //!   stream. It gets its event before anything else enters the stream.
-//! - `refused` has the launches that the driver refused, until their error is reported.
+//! - `refused` has the launches that the driver refused, until nothing asks for them.
 
 use crate::context::{Context, Current, Event, Stream};
 use crate::failure::{Call, failed};
@@ -418,12 +418,20 @@ impl Queue {
         Ok(batch.event.get())
     }
 
-    /// The error with which the driver refused a launch.
+    /// The error with which the driver refused a launch. It stays until [`forget`](Self::forget), for all
+    /// that wait.
     fn refusal(&self, launch: u64) -> Option<Failure> {
         if !self.any_refused.load(Relaxed) {
             return None;
         }
-        self.state().refused.remove(&launch)
+        self.state().refused.get(&launch).cloned()
+    }
+
+    /// Nothing asks for a launch any more.
+    fn forget(&self, launch: u64) {
+        if self.any_refused.load(Relaxed) {
+            self.state().refused.remove(&launch);
+        }
     }
 }
 
@@ -478,6 +486,7 @@ impl Writing {
         if awaited && times.is_none() {
             let waited = queue.wait(&batch);
             let refused = queue.refusal(launch).map_or(Ok(()), Err);
+            queue.forget(launch);
             return waited.and(refused).map(|()| None);
         }
         Ok(Some(Done { queue, batch, launch, times }))
@@ -500,8 +509,7 @@ impl Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        // Nothing else asks for it.
-        let _ = self.queue.refusal(self.launch);
+        self.queue.forget(self.launch);
     }
 }
 

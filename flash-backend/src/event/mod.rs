@@ -18,6 +18,11 @@ pub trait Completion: Any + Send + Sync {
     fn wait(&self) -> Result<(), Failure>;
     /// Calls `callback` exactly once after it has fired, on any thread, at once if it already has.
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>);
+    /// True if queues of the device can wait for it, where it has such queues: if
+    /// [`Device::run_after`](crate::Device::run_after) takes it.
+    fn in_queue(&self) -> bool {
+        true
+    }
     /// Start and end on the device in nanoseconds.
     fn times(&self) -> Option<(u64, u64)> {
         None
@@ -89,6 +94,10 @@ impl Kind {
 }
 
 impl Completion for UserEvent {
+    fn in_queue(&self) -> bool {
+        false
+    }
+
     fn ready(&self) -> bool {
         self.ready()
     }

@@ -58,6 +58,10 @@ impl Worker {
 struct Work(Arc<UserEvent>);
 
 impl Completion for Work {
+    fn in_queue(&self) -> bool {
+        false
+    }
+
     fn ready(&self) -> bool {
         self.0.ready()
     }

@@ -52,6 +52,13 @@ pub(crate) struct After {
 }
 
 impl After {
+    /// Whether queues of the device wait for it by themselves.
+    pub fn is_in_queue(self) -> bool {
+        self.device.info.waits_in_queue
+            // SAFETY: an event of this vtable, which is not given back.
+            && self.device.api.event_in_queue.is_none_or(|is| unsafe { is(self.event) } != 0)
+    }
+
     /// The event, for a queue of this device, which must be its own.
     pub fn in_queue_of(self, device: &DeviceHandle) -> Result<*mut abi::Event, Error> {
         if std::ptr::eq(self.device, device) {

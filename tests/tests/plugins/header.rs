@@ -236,7 +236,8 @@ fn layout() -> Vec<String> {
             struct_size, flags, key, description, probe, devices, device_info, prepare, release, submit, target,
             get_extension, query, generation, spaces, alloc, free, register_host, copy_box, can_copy, event_create, event_signal, event_ready, event_wait,
             event_on_ready, event_times, event_release, native_handle, inline_items,
-            preload, image, forget_host, open, resolve, resolve_kernel, has, clear, shared_file
+            preload, image, forget_host, open, resolve, resolve_kernel, has, clear, shared_file,
+            event_in_queue
         }
         workers::Workers { struct_size, count, wake }
         workers::WorkerHost { struct_size, reserved, news, serve, pass_on }

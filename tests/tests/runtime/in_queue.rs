@@ -153,3 +153,28 @@ fn memories_keep_what_did_not_fail() {
         assert_eq!(*of.read().unwrap(), [4; 100]);
     });
 }
+
+/// What only has to come after a launch that failed, and reads nothing of it, runs.
+#[test]
+fn the_failure_of_a_launch_is_none_of_what_only_comes_after_it() {
+    in_process(&[("FLASH_TEST", "fail=0:launch:1 ns=100000 rate=1e6")], || {
+        let rt = device();
+        let [a, b, c] = [1u64, 2, 3].map(|value| FlashMemory::from(vec![value; 100]));
+        let again = HostTask::new("again").write(&a);
+        let failed = rt
+            .submit(Add::of(0, &a, &b))
+            .defer([100])
+            .host(again, |io| {
+                io.write::<u64>(0)?.fill(5);
+                Ok(())
+            })
+            .submit(Add::of(0, &a, &c))
+            .defer([100])
+            .exec()
+            .unwrap_err();
+        assert!(failed.to_string().contains("Launch"), "{failed}");
+        assert!(matches!(b.read(), Err(Error::Poisoned { .. })));
+        assert_eq!(*c.read().unwrap(), [8; 100]);
+        assert_eq!(*a.read().unwrap(), [5; 100]);
+    });
+}

@@ -489,8 +489,10 @@ impl<'r> Array<'r> {
         self.wait_to_write(to, &region, &mut waits);
         // The host has no lanes: the copy goes into a lane of the other side.
         let device = memory_of(to).or_else(|| memory_of(from));
-        // One between two memories may be the other device's.
+        // One between two memories may be the other device's, and of several boxes the host waits for the
+        // first.
         let follows = (from == Place::HOST || to == Place::HOST)
+            && region.blocks().len() == 1
             && device.is_some_and(|device| device.device().info().waits_in_queue);
         // At about 10 GB/s.
         let expected = region.elements() * self.size() / 10;
@@ -707,7 +709,7 @@ pub(super) fn end_copy<'w>(
     if may_fly != MayFly::No
         && let Some(work) = copy.as_ref().and_then(CopyInFlight::work)
     {
-        let end = move || {
+        let end = move |_| {
             copy.map_or(Ok(()), CopyInFlight::wait)?;
             then();
             Ok(())

@@ -20,9 +20,8 @@
 //! ([`Scheduler::was_run`]): so it is settled as ever what is poisoned, and which others count as skipped.
 
 use super::arrays::Array;
-use super::lane::Runs;
 use super::lanes::Lanes;
-use super::part::{self, Seen};
+use super::part;
 use super::placement::place_of;
 use super::scheduler::{Scheduler, SubmissionState, Touches};
 use super::shared_read::SharedRead;
@@ -219,7 +218,7 @@ impl Notes {
         let is_simple = is_placed
             && !plan.prepared
             && !plan.part.looks_inside()
-            && Lanes::of(on.device).kernels.runs == Runs::Alone
+            && Lanes::of(on.device).kernels.runs.is_alone()
             && device_launch::timeout(node, runtime).is_none()
             && device_launch::extras(node, runtime).1.is_none();
         if !is_simple || self.kernels.len() >= KERNELS {
@@ -452,7 +451,10 @@ impl KeptRun {
             let measured = start.and_then(|start| Some((start, self.target(list, of)?.1)));
             let outcome = match measured {
                 // SAFETY: the event of this device, given back once.
-                Some((start, target)) => unsafe { part::end(target, event, start, Seen::Late, of.items) },
+                Some((start, target)) => unsafe {
+                    let is_late = target.device.has_fired(event);
+                    part::end(target, event, start, is_late, of.items)
+                },
                 // SAFETY: as above.
                 None => unsafe { device_launch::complete(device, event, None) },
             };

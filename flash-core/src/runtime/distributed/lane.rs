@@ -219,15 +219,19 @@ impl Lane {
         if self.flight.load(Acquire) != LANDED {
             return None;
         }
-        let task = self.flown().take_if(|task| {
-            // One that was begun behind another ends after it.
-            task.get().is_ready()
-                && match pace {
-                    Pace::Begin => task.get().is_over_soon(WORTH_WAKING),
-                    Pace::Try => task.get().is_over_soon(0),
-                    Pace::Run | Pace::End => true,
-                }
-        })?;
+        // One that was begun behind another ends after it. The device is asked without the lock, which a
+        // callback of the device may wait for.
+        let flown = self.flown().as_ref().cloned();
+        let task = flown.filter(|task| task.get().is_ready())?;
+        let ends = match pace {
+            Pace::Begin => task.get().is_over_soon(WORTH_WAKING),
+            Pace::Try => task.get().is_over_soon(0),
+            Pace::Run | Pace::End => true,
+        };
+        if !ends {
+            return None;
+        }
+        *self.flown() = None;
         self.flight.store(GROUND, Relaxed);
         Some(task)
     }

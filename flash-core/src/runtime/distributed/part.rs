@@ -226,33 +226,32 @@ pub(super) fn fly<'r>(
 ) -> Result<Option<Flight<'r>>, Error> {
     let at = Instant::now();
     let Some(event) = launch.begin(args, begin.may_fly == MayFly::Watched, begin.after)? else {
-        target.rate.add(at.elapsed().as_nanos() as u64, items);
+        let elapsed = at.elapsed().as_nanos() as u64;
+        match begin.after {
+            Some(_) => target.rate.add_at_most(elapsed, items),
+            None => target.rate.add(elapsed, items),
+        }
         return Ok(None);
     };
-    let seen = match (begin.after, begin.may_fly) {
-        (Some(_), _) => Seen::FromBefore,
-        (None, MayFly::Watched) => Seen::Late,
-        (None, _) => Seen::AtOnce,
+    let (is_watched, is_behind) = (begin.may_fly == MayFly::Watched, begin.after.is_some());
+    let end = move |before: Option<Instant>| {
+        // SAFETY: an event of the target's backend, given back below.
+        unsafe {
+            // A thread that has been elsewhere sees no more than that it is over.
+            let is_late = (is_watched || is_behind) && target.device.has_fired(event);
+            let (start, at_most) = match before.filter(|_| !is_late) {
+                Some(before) => (before.max(at), false),
+                None => (at, is_late || is_behind),
+            };
+            end(target, event, start, at_most, items).map_err(Outcome::from)
+        }
     };
-    // SAFETY: an event of the target's backend, given back there.
-    let end = move || unsafe { end(target, event, at, seen, items) }.map_err(Outcome::from);
     let work = Some(After { device: target.device, event });
     Ok(Some(Flight { work, end: Box::new(end) }))
 }
 
-/// How well the host sees the time of a launch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// From its begin to its end.
-    AtOnce,
-    /// The thread may have been elsewhere since the device was done.
-    Late,
-    /// With work before it, in the device's queue.
-    FromBefore,
-}
-
 /// Waits for a launch of `items` items that was begun no earlier than at `start`; its time enters the
-/// device's rate.
+/// device's rate. `at_most`: it may have taken less than until now.
 ///
 /// # Safety
 /// The event is of the target's backend, and is not used afterwards.
@@ -260,20 +259,14 @@ pub(super) unsafe fn end(
     target: &Target,
     event: *mut abi::Event,
     start: Instant,
-    seen: Seen,
+    at_most: bool,
     items: u64,
 ) -> Result<(), Error> {
-    let is_longer = match seen {
-        Seen::AtOnce => false,
-        // SAFETY: an event of the target's backend, given back below.
-        Seen::Late => unsafe { target.device.has_fired(event) },
-        Seen::FromBefore => true,
-    };
     let mut nanoseconds = 0;
-    // SAFETY: as above, once.
+    // SAFETY: the caller vouches.
     unsafe { device_launch::complete(target.device, event, Some(&mut nanoseconds))? };
     match (nanoseconds, start.elapsed().as_nanos() as u64) {
-        (0, at_most) if is_longer => target.rate.add_at_most(at_most, items),
+        (0, elapsed) if at_most => target.rate.add_at_most(elapsed, items),
         (0, elapsed) => target.rate.add(elapsed, items),
         (known, _) => target.rate.add(known, items),
     }

@@ -74,8 +74,9 @@ pub(super) struct Flight<'r> {
     /// The work of the device; `end` gives it back. `None`: it is over, and another that comes before the
     /// task is not.
     pub work: Option<After>,
-    /// To be called when the event has fired.
-    pub end: Box<dyn FnOnce() -> Result<(), Outcome> + 'r>,
+    /// To be called when the event has fired, with the time when the last copy before it was seen to end, if
+    /// one was.
+    pub end: Box<dyn FnOnce(Option<Instant>) -> Result<(), Outcome> + 'r>,
 }
 
 /// Keeps the event of a task in flight, until a task is begun behind it.
@@ -100,7 +101,7 @@ const FAILED: u8 = 4;
 /// | `work` | taken by the thread that runs it, once | the same |
 /// | `flight` | the thread that runs it | the thread that ends it, after the lane's `flight` |
 /// | `given` | the threads that run it and end it | all, under its lock |
-/// | `outcome` | the thread that runs it, before `state` | all, after `state` |
+/// | `outcome`, `ended` | the thread that ends it, before `state` | all, after `state` |
 /// | `state` | its maker, before it enters a lane; then the thread that runs it | all |
 pub(super) struct Task {
     /// Tasks that must be done before. With an argument's number: the task makes that argument's input.
@@ -122,6 +123,8 @@ pub(super) struct Task {
     /// What its device has of it, while others may be begun behind it.
     given: Mutex<Option<After>>,
     outcome: UnsafeCell<Outcome>,
+    /// For a copy, when a thread saw it end.
+    ended: UnsafeCell<Option<Instant>>,
     state: AtomicU8,
 }
 
@@ -197,11 +200,13 @@ impl TaskRef {
             (None, None) => Ok(None),
             (None, Some(work)) => outcome_of(|| work(Begin { may_fly, after })),
         };
+        // Before anything that may call back.
+        let is_behind = behind.map(drop).is_some();
         match outcome {
             Ok(Some(flight)) => self.fly(flight, lane, may_fly),
             // It ends after the other.
-            outcome if behind.is_some() => {
-                let end = Box::new(move || outcome.map(drop));
+            outcome if is_behind => {
+                let end = Box::new(move |_| outcome.map(drop));
                 self.fly(Flight { work: None, end }, lane, may_fly)
             }
             outcome => {
@@ -224,7 +229,7 @@ impl TaskRef {
             self.end();
             return true;
         };
-        *self.get().given() = work;
+        *self.get().given() = work.filter(|work| work.is_in_queue());
         if let (MayFly::Alone, Some(After { device, event })) = (how, work)
             && let Some(on_ready) = device.api.event_on_ready
         {
@@ -244,10 +249,19 @@ impl TaskRef {
     /// Ends a task with which its device is done, or waits until it is.
     pub(super) fn end(self) {
         // From now on nothing is begun behind it, and what was has been.
-        self.get().given().take();
+        let given = self.get().given().take();
+        // A thread that comes late does not see when it ended.
+        // SAFETY: the event of that device, which is given back below.
+        let is_seen = |work: After| unsafe { !work.device.has_fired(work.event) };
+        let is_seen = self.get().copies && given.is_some_and(is_seen);
         // SAFETY: put there before the lane was told, and taken once.
         let flight = unsafe { (*self.get().flight.get()).take() };
-        let own = flight.and_then(|flight| outcome_of(flight.end).err());
+        let before = self.get().waits.iter().filter_map(|(before, _)| before.get().ended()).max();
+        let own = flight.and_then(|flight| outcome_of(|| (flight.end)(before)).err());
+        if is_seen {
+            // SAFETY: it is not read before the state is stored.
+            unsafe { *self.get().ended.get() = Some(Instant::now()) };
+        }
         // The task that it was begun behind may have failed.
         self.is_done_with(self.get().not_made().or(own));
     }
@@ -283,15 +297,21 @@ impl Task {
         self.given.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// If all that it waits for is done but one task, which the device of this number has: a claim on that.
+    /// If all that it waits for is done but one task, which makes its input and which the device of this
+    /// number has: what it can be begun behind. It does not wait: a thread that ends or begins something
+    /// there may wait for this one.
     pub fn behind(&self, device: usize) -> Option<Behind> {
+        if !self.follows {
+            return None;
+        }
         let mut left = self.waits.iter().filter(|(before, _)| !before.get().is_done());
-        let (before, None) = (left.next()?, left.next()) else { return None };
-        // SAFETY: as in `TaskRef::get`; the claim goes before this task can be done, and so before the run.
-        let before: &'static Task = unsafe { before.0.0.as_ref() };
-        let given = before.given();
+        // Without an argument, the other's failure is none of this one's, but a device may think it is.
+        let (Some((before, Some(_))), None) = (left.next(), left.next()) else { return None };
+        // SAFETY: as in `TaskRef::get`; the guard goes before this task can be done, and so before the run.
+        let before: &'static Task = unsafe { before.0.as_ref() };
+        let given = before.given.try_lock().ok()?;
         let is_there = given.is_some_and(|work| ptr::from_ref(work.device).addr() == device);
-        (self.follows && is_there).then_some(Behind(given))
+        is_there.then_some(Behind(given))
     }
 
     /// The outcome of a task whose input was not made: it does not run, or has run for nothing.
@@ -352,6 +372,12 @@ impl Task {
     /// Done, and failed.
     pub fn failed(&self) -> bool {
         self.state.load(Acquire) == FAILED
+    }
+
+    /// When it was seen to end.
+    fn ended(&self) -> Option<Instant> {
+        // SAFETY: written before the state, which was read (Acquire).
+        if self.is_done() { unsafe { *self.ended.get() } } else { None }
     }
 
     /// Everything that it waits for is done.
@@ -444,6 +470,7 @@ impl Tasks {
             flight: UnsafeCell::new(None),
             given: Mutex::new(None),
             outcome: UnsafeCell::new(Outcome::Unknown),
+            ended: UnsafeCell::new(None),
             state: AtomicU8::new(WAITING),
         }));
         // SAFETY: a box is not NULL.

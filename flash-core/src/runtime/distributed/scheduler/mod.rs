@@ -453,8 +453,8 @@ impl<'r> Scheduler<'r> {
                 let flight = work(stop, begin)?;
                 // They go when the device is done.
                 Ok(flight.map(|Flight { work, end }| {
-                    let end = move || {
-                        let outcome = end();
+                    let end = move |before| {
+                        let outcome = end(before);
                         drop(pins);
                         outcome
                     };
