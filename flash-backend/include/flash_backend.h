@@ -674,8 +674,8 @@ typedef struct flash_backend_api {
                                      struct flash_buffer buffer,
                                      int32_t *file,
                                      uint64_t *offset);
-  // 1 if queues of a device with FLASH_DEVICE_WAITS_IN_QUEUE wait for this event of it. 0: the host would have
-  // to wait, for a copy by a thread, say. NULL: they wait for all of them. Since minor version 14.
+  // 1 if queues of a device with FLASH_DEVICE_WAITS_IN_QUEUE wait for this event of it. 0: the host would
+  // have to wait, for a copy by a thread, say. NULL: they wait for all of them. Since minor version 14.
   uint32_t (*event_in_queue)(struct flash_event *event);
 } flash_backend_api;
 

@@ -880,8 +880,8 @@ pub struct BackendApi {
             offset: *mut u64,
         ) -> *mut Error,
     >,
-    /// 1 if queues of a device with [`DEVICE_WAITS_IN_QUEUE`] wait for this event of it. 0: the host would have
-    /// to wait, for a copy by a thread, say. NULL: they wait for all of them. Since minor version 14.
+    /// 1 if queues of a device with [`DEVICE_WAITS_IN_QUEUE`] wait for this event of it. 0: the host would
+    /// have to wait, for a copy by a thread, say. NULL: they wait for all of them. Since minor version 14.
     pub event_in_queue: Option<unsafe extern "C" fn(event: *mut Event) -> u32>,
 }
 
