@@ -1,6 +1,7 @@
 //! Views of grids whose kernels are among the twenty.
 
 use flash::MemoryView;
+use flash::kernel::prelude::*;
 use flash::prelude::*;
 use flash_tests_once::{compare, cpu, devices};
 use flash_twenty::Heat;
@@ -57,4 +58,64 @@ fn a_launch_that_leaves_its_window_fails_and_one_inside_does_not() {
         }
         assert_eq!(run(&rt, x.clone(), y.clone()).unwrap(), expected, "{device}");
     }
+}
+
+/// Work items have an element of each, of arrays of several shapes.
+#[derive(KernelDefinition)]
+#[kernel(name = "once.several", dims(x, y, z))]
+struct Several<'a> {
+    a: Item<'a, Read<u32>>,
+    b: Item<'a, Read<u32>>,
+    #[along(x, y)]
+    plane: Item<'a, Read<u32>>,
+    #[along(x, y)]
+    other: Item<'a, Read<u32>>,
+    #[along(x)]
+    line: Item<'a, Read<u32>>,
+    too: Phased<'a, u32>,
+    to: Item<'a, Write<u32>>,
+}
+
+struct Once;
+
+#[kernel(devices)]
+impl CpuItem<Several<'_>> for Once {
+    fn item(_: Index<3>, mut k: SeveralItem<'_>) {
+        let sum = *k.a * 3 + *k.b * 5 + *k.plane * 7 + *k.other * 11 + *k.line * 13;
+        k.to.set(sum);
+        k.too.set(sum ^ 1);
+    }
+}
+
+/// Mostly arrays of a launch have one shape. Each has its own strides all the same.
+#[test]
+fn arrays_of_one_launch_have_strides_of_their_own() {
+    compare("grids::arrays_of_one_launch_have_strides_of_their_own", |rt| {
+        let mut all = Vec::new();
+        let usual = [[5, 4, 3]; 4];
+        let larger = |which: usize| {
+            let mut shapes = usual;
+            shapes[which] = [9, 6, 4];
+            shapes
+        };
+        for shapes in [usual, larger(0), larger(1), larger(2), larger(3), usual] {
+            let of = |shape: [u64; 3], first: u32| {
+                let count = shape.iter().product::<u64>() as u32;
+                (first..first + count).collect::<FlashMemory<u32>>().with_shape(shape).unwrap()
+            };
+            for planes in [[[5, 4], [5, 4]], [[7, 4], [5, 4]], [[5, 4], [8, 5]]] {
+                let plane = |shape: [u64; 2], first: u32| {
+                    let count = (shape[0] * shape[1]) as u32;
+                    (first..first + count).collect::<FlashMemory<u32>>().with_shape(shape).unwrap()
+                };
+                let [a, b, to, too] = std::array::from_fn(|i| of(shapes[i], 1000 * i as u32));
+                let [plane, other] = [plane(planes[0], 77), plane(planes[1], 99)];
+                let line: FlashMemory<u32> = (0..5).collect();
+                rt.submit(Several::of(&a, &b, &plane, &other, &line, &too, &to)).exec([5, 4, 3]).unwrap();
+                all.extend(to.to_vec().unwrap());
+                all.extend(too.to_vec().unwrap());
+            }
+        }
+        all
+    });
 }
