@@ -141,6 +141,9 @@ const IN_THE_MIDDLE: &[(&str, &str, &str)] = &[
     ("hang", "({ for (;;) pause(); })", "the process did not end within 10 s"),
 ];
 
+/// The first check that submits something.
+const FIRST: &str = "copies and launches wait for each other";
+
 #[test]
 fn a_check_that_ends_or_stops_the_process_has_failed_and_the_next_ones_run() {
     for (name, expression, words) in IN_THE_MIDDLE {
@@ -158,12 +161,7 @@ fn a_check_that_ends_or_stops_the_process_has_failed_and_the_next_ones_run() {
             let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
             let mut lines = lines.skip_while(|line| !line.starts_with("FAILED"));
             let line = lines.next().unwrap();
-            assert!(
-                line.contains(
-                    "a launch that is asked to stop runs no work item twice, and the next one runs"
-                ) && line.contains(words),
-                "{line}"
-            );
+            assert!(line.contains(FIRST) && line.contains(words), "{line}");
             // The next check hangs as well.
             assert!(lines.any(|line| line.starts_with("FAILED") && line.contains(words)));
             child.kill().unwrap();
@@ -173,9 +171,7 @@ fn a_check_that_ends_or_stops_the_process_has_failed_and_the_next_ones_run() {
         let output = conformance(place.path(), &only);
         let text = plugins::text_of(&output);
         assert_eq!(output.status.code(), Some(1), "{text}");
-        let failed = format!(
-            "FAILED   MY_ACCEL:0 a launch that is asked to stop runs no work item twice, and the next one runs: {words}\n         | last words\n"
-        );
+        let failed = format!("FAILED   MY_ACCEL:0 {FIRST}: {words}\n         | last words\n");
         assert!(text.contains(&failed), "no `{failed}` in {text}");
         assert!(text.contains("passed   MY_ACCEL:0 memory is allocated zeroed, aligned and apart"), "{text}");
         // As many checks as where nothing ends the process, but for the last one, which is of its end.
@@ -189,13 +185,7 @@ fn a_check_that_ends_or_stops_the_process_has_failed_and_the_next_ones_run() {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((output.status.code(), report["result"].as_str()), (Some(1), Some("failed")));
         let checks = report["checks"].as_array().unwrap();
-        let check = checks
-            .iter()
-            .find(|check| {
-                check["name"]
-                    == "a launch that is asked to stop runs no work item twice, and the next one runs"
-            })
-            .unwrap();
+        let check = checks.iter().find(|check| check["name"] == FIRST).unwrap();
         assert_eq!(
             (check["verdict"].as_str(), check["output"].as_str()),
             (Some("failed"), Some("last words"))
