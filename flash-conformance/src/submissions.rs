@@ -300,7 +300,7 @@ pub(super) fn work_waits_for_work(subject: &Subject) -> Outcome {
         let steps = if is_copied { 0..3 } else { 1..2 };
         let given =
             (0..ROUNDS as usize).try_for_each(|round| steps.clone().try_for_each(|step| give(step, round)));
-        // The last ones first: an event that nobody has waited for is none the less in its place.
+        // From the last event on: it fires after all others.
         let ended: Vec<Outcome> = events.into_iter().rev().map(|event| finish(subject, event)).collect();
         ended.into_iter().chain([given]).collect::<Outcome>()?;
         if !is_copied {

@@ -166,7 +166,7 @@ impl BoxTransfer {
         unsafe { self.begin(None)? }.map_or(Ok(()), CopyInFlight::wait)
     }
 
-    /// Begins it; `None`: it is done.
+    /// Begins it; `None`: it is done. With `after` it is between the host and a device.
     ///
     /// # Safety
     /// As [`run`](Self::run), from `after` on until it was waited for.
@@ -175,10 +175,16 @@ impl BoxTransfer {
         if bytes == 0 {
             return Ok(None);
         }
+        if let (Some(after), true) = (after, self.from.memory.is_some() == self.to.memory.is_some()) {
+            let text = format!(
+                "expected work to wait for only in a copy between the host and a device, found {} in another: please report it",
+                after.device.id()
+            );
+            return Err(Error::Backend { code: flash_types::Code::Invalid, text });
+        }
         let (from, to, shape) = (self.from.buffer, self.to.buffer, &self.shape);
         let (a, b) = match (self.from.memory, self.to.memory) {
             (None, None) => {
-                no_queue(after)?;
                 // SAFETY: the caller vouches; both are memory of the host.
                 unsafe { copy_addresses(from.handle, to.handle, shape) };
                 return Ok(None);
@@ -186,7 +192,7 @@ impl BoxTransfer {
             // Inside one memory: no transfer, and not counted.
             (Some(a), Some(b)) if std::ptr::eq(a, b) => {
                 // SAFETY: the caller vouches.
-                return unsafe { a.copy_box(from, to, shape, after) }.map(Some);
+                return unsafe { a.copy_box(from, to, shape, None) }.map(Some);
             }
             ends => ends,
         };
@@ -195,7 +201,7 @@ impl BoxTransfer {
         // SAFETY: the caller vouches, for each.
         let copy = |by: &'static DeviceMemory| unsafe {
             match (a, b) {
-                (Some(a), Some(b)) => by.copy_box_between([(a, from), (b, to)], shape, after),
+                (Some(a), Some(b)) => by.copy_box_between([(a, from), (b, to)], shape),
                 _ => by.copy_box(from, to, shape, after),
             }
         };
@@ -205,7 +211,6 @@ impl BoxTransfer {
             (None, Some(b)) => b.counters.to_device.add(bytes),
             (Some(_), Some(b)) if copy.is_some() => b.counters.between.add(bytes),
             (Some(a), Some(b)) => {
-                no_queue(after)?;
                 // SAFETY: the caller vouches.
                 unsafe { staging::copy([a, b], from, to, shape)? };
                 a.counters.from_device.add(bytes);
@@ -215,15 +220,6 @@ impl BoxTransfer {
         }
         Ok(copy)
     }
-}
-
-/// Refuses to copy on this thread what a queue of a device should wait with.
-fn no_queue(after: Option<After>) -> Result<(), Error> {
-    after.map_or(Ok(()), |after| {
-        let text =
-            format!("a copy by the host got work of {} to wait for: please report it", after.device.id());
-        Err(Error::Backend { code: flash_types::Code::Invalid, text })
-    })
 }
 
 /// Copies of one direction.

@@ -43,11 +43,10 @@ impl DeviceMemory {
         &'static self,
         ends: [(&'static DeviceMemory, Buffer); 2],
         shape: &abi::CopyBox,
-        after: Option<After>,
     ) -> Result<CopyInFlight, Error> {
         let [(_, from), (_, to)] = ends;
         // SAFETY: the caller vouches.
-        match unsafe { self.copy_box(from, to, shape, after) } {
+        match unsafe { self.copy_box(from, to, shape, None) } {
             Ok(mut copy) => {
                 copy.ends = Some(ends);
                 Ok(copy)

@@ -491,12 +491,12 @@ impl<'r> Array<'r> {
         let device = memory_of(to).or_else(|| memory_of(from));
         // One between two memories may be the other device's, and of several boxes the host waits for the
         // first.
-        let follows = (from == Place::HOST || to == Place::HOST)
+        let flies = (from == Place::HOST || to == Place::HOST)
             && region.blocks().len() == 1
             && device.is_some_and(|device| device.device().info().waits_in_queue);
         // At about 10 GB/s.
         let expected = region.elements() * self.size() / 10;
-        let effort = Effort { expected, flies: follows, follows };
+        let effort = Effort { expected, flies };
         // SAFETY: as the caller says.
         let task = unsafe { ways.tasks.add_copy(waits, effort, Box::new(move |begin| Ok(work(begin)?))) };
         self.has_read(from, &region, task);

@@ -162,7 +162,7 @@ impl<'r> KernelPart<'r> {
     pub fn effort(&self) -> Effort {
         let is_watched = self.profile.is_some() || self.by_phase.is_some() || self.check_writes;
         let flies = !is_watched && (self.merged || !self.plan.reduces);
-        Effort { expected: expected(self.target, self.items), flies, follows: flies }
+        Effort { expected: expected(self.target, self.items), flies }
     }
 
     /// Runs it; returns when it is done, or, if it may fly, when the device has it.

@@ -58,14 +58,12 @@ pub(super) struct Effort {
     pub expected: u64,
     /// Its device can go on with it without a thread.
     pub flies: bool,
-    /// Its device can take it before other work of the device that it waits for is done.
-    pub follows: bool,
 }
 
 impl Effort {
     /// Of work that a thread does to its end, in so many nanoseconds.
     pub fn of_thread(expected: u64) -> Effort {
-        Effort { expected, flies: false, follows: false }
+        Effort { expected, flies: false }
     }
 }
 
@@ -114,8 +112,6 @@ pub(super) struct Task {
     pub copies: bool,
     /// Its device can go on with it without a thread.
     pub flies: bool,
-    /// Its device can take it before other work of the device that it waits for is done.
-    follows: bool,
     /// It brings back host memory, including what was made too late.
     brings_late: bool,
     work: UnsafeCell<Option<Work<'static>>>,
@@ -301,7 +297,7 @@ impl Task {
     /// number has: what it can be begun behind. It does not wait: a thread that ends or begins something
     /// there may wait for this one.
     pub fn behind(&self, device: usize) -> Option<Behind> {
-        if !self.follows {
+        if !self.flies {
             return None;
         }
         let mut left = self.waits.iter().filter(|(before, _)| !before.get().is_done());
@@ -464,7 +460,6 @@ impl Tasks {
             priority: self.priority,
             copies,
             flies: effort.flies,
-            follows: effort.follows,
             brings_late: copies && self.brings_late,
             work: UnsafeCell::new(Some(work)),
             flight: UnsafeCell::new(None),

@@ -12,6 +12,7 @@
 
 mod accumulators;
 mod checks;
+mod fit;
 mod movement;
 mod patience;
 mod phased;
@@ -31,7 +32,6 @@ use crate::devices::host_handles::Scratch;
 use crate::error::{Error, LaunchError};
 use crate::memory::device::{DeviceBuffer, DeviceMemory};
 use crate::memory::directory::Place;
-use crate::memory::fast_path::FastPathFence;
 use crate::memory::region::Region;
 use crate::runtime::asynchronous::limits::{SharedOutcome, StopFlag, timed};
 use crate::runtime::check::check_contents;
@@ -148,9 +148,6 @@ struct PartTouches<'b> {
     /// The second buffers of the submission.
     buffers: &'b [Buffers],
 }
-
-/// Per array, the elements from the first to the last that are touched.
-type Hulls = SmallVec<[(u32, Range<u64>); 4]>;
 
 impl PartRequest<'_, '_> {
     /// Memory and place of the first part's device.
@@ -381,10 +378,11 @@ impl<'r> Scheduler<'r> {
     fn issue_part(
         &mut self,
         issue: &PartRequest<'r, '_>,
-        PartTouches { subspace, mut touches, buffers }: PartTouches<'_>,
+        part: PartTouches<'_>,
         phases: Range<u64>,
         partials: &[Partial<'r>],
     ) -> Result<u32, Error> {
+        let subspace = part.subspace;
         let number = match issue.placed.targets[subspace] {
             Some(number) => number,
             None => self.wait_for_one(issue.targets),
@@ -392,8 +390,9 @@ impl<'r> Scheduler<'r> {
         let target = &issue.targets[number as usize];
         let (memory, place) = place_of(target);
         if let (true, Some(memory)) = (issue.streams, memory) {
-            self.begin_batch(issue, &touches, subspace, buffers, &phases, memory)?;
+            self.begin_batch(issue, &part, &phases, memory)?;
         }
+        let mut touches = part.touches;
         if !partials.is_empty() {
             touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
             touches.extend(partials.iter().map(|partial| partial.touches(issue, subspace)));
@@ -441,7 +440,7 @@ impl<'r> Scheduler<'r> {
     ) {
         // A thread watches over one that has a limit.
         let is_limited = device_launch::timeout(node, self.runtime).is_some();
-        let effort = Effort { follows: effort.follows && !is_limited, ..effort };
+        let effort = Effort { flies: effort.flies && !is_limited, ..effort };
         let waits = self.waits(touches, place);
         let arrays = &mut self.arrays;
         let pins = touches.iter().filter_map(|touched| arrays[touched.array as usize].unpin(place));
@@ -468,161 +467,6 @@ impl<'r> Scheduler<'r> {
         self.touched(touches, place, task);
         self.latest().tasks.push((task, number));
         self.ways().push(&Lanes::of(target.device).kernels, task);
-    }
-
-    /// Makes room on each device for all of this, if it has that much: an idle device takes the next part,
-    /// and a part may touch more in later phases. To make more room later, the run would have to wait for the
-    /// parts that the device runs.
-    fn reserve_all(&mut self, targets: &[Target], touches: &[Touches]) {
-        let hulls = self.hulls(touches);
-        for memory in targets.iter().filter_map(|target| target.device.memory()) {
-            self.reserve(memory, &hulls);
-        }
-    }
-
-    fn reserve(&mut self, memory: &'static DeviceMemory, hulls: &Hulls) {
-        let mut ways = TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes };
-        for (array, hull) in hulls {
-            // Otherwise the parts get room one by one, or fail with the reason.
-            let _ = self.arrays[*array as usize].make_room(memory, hull.clone(), &mut ways);
-        }
-    }
-
-    /// For each array once.
-    fn hulls(&self, touches: &[Touches]) -> Hulls {
-        let mut hulls = Hulls::new();
-        for touched in touches {
-            let hull = touched.region.hull(&self.arrays[touched.array as usize].grid());
-            match hulls.iter_mut().find(|(array, _)| *array == touched.array) {
-                _ if hull.is_empty() => {}
-                Some((_, all)) => *all = all.start.min(hull.start)..all.end.max(hull.end),
-                None => hulls.push((touched.array, hull)),
-            }
-        }
-        hulls
-    }
-
-    fn bytes(&self, hulls: &Hulls) -> u64 {
-        let bytes = |(array, hull): &(u32, Range<u64>)| {
-            (hull.end - hull.start).saturating_mul(self.arrays[*array as usize].size())
-        };
-        hulls.iter().map(bytes).fold(0, u64::saturating_add)
-    }
-
-    /// True if every device has memory enough for all of this.
-    fn fit(&self, targets: &[Target], touches: &[Touches]) -> bool {
-        let budgets = targets.iter().filter_map(|target| target.device.memory()).map(DeviceMemory::budget);
-        budgets.min().is_none_or(|room| self.bytes(&self.hulls(touches)) <= room)
-    }
-
-    /// For a launch that streams: if a device has no room for a part, evicts its data, and makes room for
-    /// that part and as many of the next ones as fit, in one piece.
-    fn begin_batch(
-        &mut self,
-        issue: &PartRequest<'r, '_>,
-        touches: &[Touches],
-        subspace: usize,
-        buffers: &[Buffers],
-        phases: &Range<u64>,
-        memory: &'static DeviceMemory,
-    ) -> Result<(), Error> {
-        // Each part has accumulators of its own.
-        let accumulates = |t: &Touches| issue.plan.arguments[t.argument as usize].view == View::Reduce;
-        let of_part = |mut touches: SmallVec<[Touches; 4]>| {
-            touches.retain(|touched| !accumulates(touched));
-            touches
-        };
-        let mut hulls = self.hulls(touches);
-        hulls.retain(|(array, _)| touches.iter().any(|t| t.array == *array && !accumulates(t)));
-        let has_room = |(array, hull): &(u32, Range<u64>)| {
-            let directory = self.arrays[*array as usize].directory();
-            directory.copy(memory.place()).is_some_and(|copy| copy.has_room(hull))
-        };
-        if hulls.iter().all(has_room) {
-            return Ok(());
-        }
-        self.spill(memory)?;
-        // Not to the last byte: buffers are a little larger than their contents.
-        let room = memory.budget() - memory.budget() / 16;
-        for next in subspace + 1..issue.placed.parts.subspaces.len() {
-            let more = of_part(self.touches(issue, next, phases, buffers));
-            let mut larger = hulls.clone();
-            for (array, hull) in self.hulls(&more) {
-                match larger.iter_mut().find(|(known, _)| *known == array) {
-                    Some((_, all)) => *all = all.start.min(hull.start)..all.end.max(hull.end),
-                    None => larger.push((array, hull)),
-                }
-            }
-            if self.bytes(&larger) > room {
-                break;
-            }
-            hulls = larger;
-        }
-        self.reserve(memory, &hulls);
-        Ok(())
-    }
-
-    /// Makes room at a place for what is touched there, and copies the missing data. If its memory is full of
-    /// arrays of this run, they are evicted; if others use it, waits until they are done.
-    pub fn make_current(
-        &mut self,
-        memory: Option<&'static DeviceMemory>,
-        touches: &[Touches],
-    ) -> Result<(), Error> {
-        match (self.prepare(memory, touches), memory) {
-            (Err(Error::DeviceMemory(_)), Some(memory)) => self.make_room(memory, touches),
-            (other, _) => other,
-        }
-    }
-
-    #[cold]
-    fn make_room(&mut self, memory: &'static DeviceMemory, touches: &[Touches]) -> Result<(), Error> {
-        self.spill(memory)?;
-        let mut fence: Option<FastPathFence> = None;
-        loop {
-            if let Some(fence) = &mut fence {
-                fence.settle();
-            }
-            let before = ROOM.before();
-            let error = match self.prepare(Some(memory), touches) {
-                Err(error @ Error::DeviceMemory(_)) => error,
-                other => return other,
-            };
-            if self.bytes(&self.hulls(touches)) > memory.budget() {
-                return Err(error);
-            }
-            for memory in self.runtime.devices.iter().filter_map(|device| device.memory()) {
-                self.spill(memory)?;
-            }
-            if !ROOM.wait(before) {
-                // Some launches are not counted: it tries once more without them.
-                match &fence {
-                    Some(fence) if fence.was_undisturbed() => return Err(error),
-                    Some(_) => {}
-                    None => fence = Some(FastPathFence::begin()),
-                }
-            }
-        }
-    }
-
-    /// Makes room at a place for what is touched there, and copies the missing data.
-    fn prepare(&mut self, memory: Option<&'static DeviceMemory>, touches: &[Touches]) -> Result<(), Error> {
-        for touched in touches {
-            let array = &mut self.arrays[touched.array as usize];
-            let mut ways = TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
-        }
-        Ok(())
-    }
-
-    /// A device's memory is full, of arrays of this run, too: evicts them, to make room. So a launch whose
-    /// parts fit one by one runs out of core.
-    #[cold]
-    fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
-        self.arrays.iter_mut().for_each(|array| array.pins.clear());
-        self.ways().drain();
-        let lanes = &self.lanes;
-        self.arrays.iter_mut().try_for_each(|array| array.spill(memory, lanes))
     }
 
     /// Work that is limited by the submission's `Timeout`.

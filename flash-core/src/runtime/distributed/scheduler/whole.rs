@@ -110,7 +110,7 @@ impl<'r> Scheduler<'r> {
             })?;
             Ok(None)
         };
-        let effort = Effort { expected: part::expected(target, order.items()), flies, follows: flies };
+        let effort = Effort { expected: part::expected(target, order.items()), flies };
         self.put(Chosen { node, plan, target }, number as u32, &touches, place, effort, work);
         Ok(())
     }
