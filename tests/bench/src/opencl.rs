@@ -6,19 +6,19 @@ use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context as _, Result};
 use flash::kernel::views::{Item, Read, ReadWrite};
-use flash::{FlashMemory, KernelDefinition, get_runtime};
+use flash::{Context, FlashMemory, KernelDefinition, get_runtime};
 use flash_backend_opencl_fpga as _;
 use flash_core::descriptor::Implementation;
 use flash_core::devices::{DeviceHandle, list};
 use opencl3::command_queue::CommandQueue;
-use opencl3::context::Context;
 use opencl3::device::Device;
+use opencl3::error_codes::ClError;
 use opencl3::kernel::{ExecuteKernel, Kernel};
 use opencl3::memory::{Buffer, CL_MEM_READ_WRITE};
 use opencl3::program::Program;
-use opencl3::types::cl_device_id;
+use opencl3::types::{CL_FALSE, cl_device_id};
 use std::mem::ManuallyDrop;
-use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::ptr::{null, null_mut, with_exposed_provenance_mut};
 use std::time::{Duration, Instant};
 
 /// Submissions of a chain.
@@ -49,20 +49,21 @@ struct ByHand {
 }
 
 impl ByHand {
-    fn new(device: &DeviceHandle) -> Result<ByHand> {
+    /// With buffers of `len` elements.
+    fn new(device: &DeviceHandle, len: usize) -> Result<ByHand> {
         let handle =
             |kind| device.native_handle(kind).map(|handle| with_exposed_provenance_mut(handle as usize));
         let id: cl_device_id = handle("device")?;
         let dimensions = Device::new(id).max_work_item_dimensions()?;
         // They stay FLASH's, and are not released here.
-        let context = ManuallyDrop::new(Context::new(handle("context")?, &[id]));
+        let context = ManuallyDrop::new(opencl3::context::Context::new(handle("context")?, &[id]));
         let queue = ManuallyDrop::new(CommandQueue::new(handle("queue")?, dimensions));
         let source = include_str!("empty.cl");
         let program =
             Program::create_and_build_from_source(&context, source, "").map_err(anyhow::Error::msg)?;
         let kernel = Kernel::create(&program, "touch")?;
         // SAFETY: a live context, and no memory of the host's.
-        let buffer = || unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, 1, null_mut()) };
+        let buffer = || unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, len, null_mut()) };
         let buffers = [buffer()?, buffer()?, buffer()?];
         Ok(ByHand { queue, kernel, buffers })
     }
@@ -85,9 +86,26 @@ impl ByHand {
         // SAFETY: the parameters are set, and the buffers live as long as the queue.
         let event = unsafe {
             let (global, local) = (one.as_ptr(), one.as_ptr());
-            self.queue.enqueue_nd_range_kernel(self.kernel.get(), 1, std::ptr::null(), global, local, &[])
+            self.queue.enqueue_nd_range_kernel(self.kernel.get(), 1, null(), global, local, &[])
         };
         event.expect("an empty kernel runs");
+    }
+
+    /// Copies three arrays to the device, runs the kernel, and copies two back: in one queue, and waits once.
+    fn copied(&mut self, arrays: &mut [Vec<f32>; 3]) -> Result<(), ClError> {
+        let (queue, kernel) = (&*self.queue, self.kernel.get());
+        for (buffer, array) in self.buffers.iter_mut().zip(&*arrays) {
+            // SAFETY: the buffer has as many elements, and the array lives until the wait.
+            unsafe { queue.enqueue_write_buffer(buffer, CL_FALSE, 0, array, &[])? };
+        }
+        let len = [arrays[0].len()];
+        // SAFETY: the parameters were set, and the buffers live as long as the queue.
+        unsafe { queue.enqueue_nd_range_kernel(kernel, 1, null(), len.as_ptr(), null(), &[])? };
+        for (buffer, array) in self.buffers.iter().zip(arrays).skip(1) {
+            // SAFETY: as above; nothing else uses the array before the wait.
+            unsafe { queue.enqueue_read_buffer(buffer, CL_FALSE, 0, array, &[])? };
+        }
+        queue.finish()
     }
 
     fn finish(&self) {
@@ -107,6 +125,9 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
         for kernel in ["plain", "cooperating"] {
             rows.extend(launches(&device.id, kernel)?);
         }
+        for len in [1 << 10, 1 << 14, 1 << 18] {
+            rows.push(copied(&device.id, len)?);
+        }
         rows.extend(first_uses(&device.id)?);
     }
     if rows.is_empty() {
@@ -119,7 +140,7 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
 /// has those of `FLASH_ARGS`, too.
 fn launches(id: &str, kernel: &str) -> Result<Vec<Row>> {
     let rt = get_runtime(id)?.options(Implementation::named(kernel));
-    let hand = ByHand::new(rt.devices()[0])?;
+    let hand = ByHand::new(rt.devices()[0], 1)?;
     let [x, y, z]: &[FlashMemory<f32>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
     let warm = |launches| {
         per_call(launches, || {
@@ -189,6 +210,33 @@ fn launches(id: &str, kernel: &str) -> Result<Vec<Row>> {
         ));
     }
     Ok(rows)
+}
+
+/// A launch whose slices are copied: on a device that gets a memory of its own for it.
+fn copied(id: &str, len: usize) -> Result<Row> {
+    let rt = Context::builder().set("opencl.copy", true).build()?.runtime(id)?;
+    let rt = rt.options(Implementation::named("plain"));
+    let mut hand = ByHand::new(rt.devices()[0], len)?;
+    hand.enqueue();
+    hand.finish();
+    let mut mine: [Vec<f32>; 3] = std::array::from_fn(|_| vec![1.0; len]);
+    let mut theirs = mine.clone();
+    Ok(pair(
+        format!(
+            "three slices of {len} f32 copied to {id}, an empty kernel, two copied back, against the same commands and a finish in opencl3"
+        ),
+        "us",
+        REPEATS,
+        || {
+            let [x, y, z] = &mut mine;
+            per_call(50, || {
+                let touch = Touch::of(1.0, &x[..], &mut y[..], &mut z[..]);
+                rt.submit(touch).exec([len]).expect("an empty kernel runs")
+            }) / 1e3
+        },
+        Some(&mut || per_call(50, || hand.copied(&mut theirs).expect("an empty kernel runs")) / 1e3),
+        Duration::ZERO,
+    ))
 }
 
 /// Processes that measure a first use.
