@@ -287,7 +287,8 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// thread, also for memory that the device never saw.
     fn forget_host(&self, _pointer: *mut u8, _bytes: u64) {}
 
-    /// Runs a kernel. `None`: it is done. The dependencies of the launch are complete.
+    /// Runs a kernel. `None`: it is done. What the launch depends on is complete, or its queue waits for that
+    /// ([`run_after`](Self::run_after)).
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure>;
 
     /// Lets what the device gets next run after work of its own, whose event has not fired: puts a command

@@ -133,16 +133,16 @@ impl Device for CudaDevice {
     fn run_after(&self, event: &Event, next: Upcoming) -> Result<bool, Failure> {
         let opened = self.0.opened()?;
         let current = opened.context.enter()?;
-        match (next, event.completion::<Done>(), event.completion::<Copied>()) {
-            (Upcoming::Copy { to, .. }, Some(launch), _) => {
-                launch.before(&current, opened.copies.stream(to == SPACE_HOST))
-            }
-            (Upcoming::Copy { to, .. }, _, Some(copy)) => {
-                copy.event.before(&current, opened.copies.stream(to == SPACE_HOST)).map(|()| true)
-            }
-            (Upcoming::Launch, _, Some(copy)) => opened.queue.wait_for(&current, &copy.event).map(|()| true),
+        let copies = match next {
+            Upcoming::Launch => None,
+            Upcoming::Copy { to, .. } => Some(opened.copies.stream(to == SPACE_HOST)),
+        };
+        match (copies, event.completion::<Done>(), event.completion::<Copied>()) {
+            (Some(stream), Some(launch), _) => launch.before(&current, stream),
+            (Some(stream), _, Some(copy)) => copy.event.before(&current, stream).map(|()| true),
+            (None, _, Some(copy)) => opened.queue.wait_for(&current, &copy.event).map(|()| true),
             // Launches are in one stream, unless it is another device's; or a thread copies.
-            (Upcoming::Launch, _, None) | (_, None, None) => Ok(false),
+            (None, _, None) | (_, None, None) => Ok(false),
         }
     }
 

@@ -4,10 +4,10 @@
 //! [`Buffers::freed`] with what it was. `live` owns the buffers. It is locked to look one up, to add or to
 //! remove one, and a buffer is taken out of it before it is released.
 //!
-//! Copies have an in-order queue of their own, beside that of kernels. The event of the last command is
-//! therefore the event of the whole copy. If a command cannot be enqueued, those before it are waited for,
-//! since the caller may reuse both ends then. Larger copies between the host and a device with separate
-//! memory go through [`Stages`].
+//! Copies have an in-order queue of their own, beside that of kernels; on a device that is the CPU they have
+//! that of kernels. The event of the last command is therefore the event of the whole copy. If a command
+//! cannot be enqueued, those before it are waited for, since the caller may reuse both ends then. Larger
+//! copies between the host and a device with separate memory go through [`Stages`].
 
 use crate::counted::{Counted, Memory};
 use crate::discover::Limits;

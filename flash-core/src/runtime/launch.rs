@@ -118,7 +118,7 @@ pub(super) fn run_in_turn(
     turn: &InTurn<'_>,
     watch: Option<&SharedOutcome>,
 ) -> Result<(), Error> {
-    let Remaining { mut first, mut failures } = Remaining::from(0);
+    let (mut first, mut failures) = (0, Vec::new());
     if let Some(rest) = turn.rest.take() {
         (first, failures) = (rest.first, rest.failures);
         match rest.awaits {

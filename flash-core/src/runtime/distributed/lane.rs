@@ -370,11 +370,11 @@ impl Lane {
                     true => TELL.saturating_sub(untold),
                     false => u64::MAX,
                 };
-                let (task, begin) = match self.take_landed(pace) {
-                    Some(task) => (task, None),
+                let (task, has_landed, behind) = match self.take_landed(pace) {
+                    Some(task) => (task, true, None),
                     None if pace == Pace::End => break,
                     None => match self.next(pace, at_most) {
-                        Some((task, behind)) => (task, Some(behind)),
+                        Some((task, behind)) => (task, false, behind),
                         None => break,
                     },
                 };
@@ -385,17 +385,14 @@ impl Lane {
                     changed().notify();
                     untold = 0;
                 }
-                match begin {
-                    None => task.end(),
-                    Some(behind) => {
-                        if !task.run(self, pace, behind) {
-                            // It is in flight.
-                            if matches!(pace, Pace::Begin | Pace::Try) {
-                                break;
-                            }
-                            continue;
-                        }
+                if has_landed {
+                    task.end();
+                } else if !task.run(self, pace, behind) {
+                    // It is in flight.
+                    if matches!(pace, Pace::Begin | Pace::Try) {
+                        break;
                     }
+                    continue;
                 }
                 self.expected.fetch_sub(expected, Relaxed);
                 untold += expected + 1;
@@ -415,8 +412,8 @@ impl Lane {
     }
 
     /// Takes the head out, if it is ready, for the device at least, takes at most this many nanoseconds, and
-    /// no task is in flight. With a claim it is to be begun behind another. Only for the thread that has the
-    /// turn.
+    /// no task is in flight. With a [`Behind`] it is to be begun behind another. Only for the thread that has
+    /// the turn.
     fn next(&self, pace: Pace, at_most: u64) -> Option<(TaskRef, Option<Behind>)> {
         if self.flight.load(Relaxed) != GROUND {
             return None;
