@@ -11,7 +11,7 @@
 //! unlock the directory while nothing is in flight but its own writes (`Directory::in_flight`).
 
 use super::ArrayInner;
-use super::device::{DeviceMemory, memory_of};
+use super::device::{DeviceMemory, Taker, memory_of};
 use super::directory::{Directory, Place};
 use super::host_budget;
 use super::incoming::{IncomingCopies, Ticket};
@@ -356,6 +356,7 @@ impl ArrayInner {
     /// now, this array's host memory is given back first.
     pub(super) fn relieve(&self) {
         if self.state.is_tracked() && host_budget::excess(0) > 0 {
+            let _taker = Taker::new();
             self.give_back();
         }
     }

@@ -33,8 +33,10 @@ use spaces::Spaces;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
+use std::time::{Duration, Instant};
 
 /// The memory of a device that is not the host's: one or several memory spaces of its backend. Devices with
 /// the same main space share all of it. Lives for ever.
@@ -156,6 +158,30 @@ pub(super) fn copied() -> Vec<Arc<ArrayInner>> {
     found.sort_by_key(|header| header.id());
     found.dedup_by_key(|header| header.id());
     found
+}
+
+/// Threads that hold arrays without users just now, to take their copies away.
+static TAKERS: AtomicU32 = AtomicU32::new(0);
+
+/// Counts its thread among the [`TAKERS`] while it lives. What they hold can be evicted by no other thread.
+pub(super) struct Taker(());
+
+impl Taker {
+    pub fn new() -> Taker {
+        TAKERS.fetch_add(1, SeqCst);
+        Taker(())
+    }
+
+    /// True if there is one.
+    fn is_any() -> bool {
+        TAKERS.load(SeqCst) > 0
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        TAKERS.fetch_sub(1, SeqCst);
+    }
 }
 
 /// Tells all arrays of losses that were noted. The caller has locked no directory.
@@ -369,32 +395,35 @@ impl DeviceMemory {
 
     /// Makes room for this many bytes. Frees the cache, then evicts copies without users, the least recently
     /// used first; what is current only there is copied to the host first. Returns the buffer of an evicted
-    /// copy, if its size is right; otherwise the bytes are claimed.
+    /// copy, if its size is right; otherwise the bytes are claimed. If that is not enough, other threads may
+    /// hold what could go, to take it away themselves: it is tried again when they have.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`] if that is not enough; those of copies.
+    /// [`Error::DeviceMemory`] if there is no room; those of copies.
     fn make_room(&'static self, bytes: u64) -> Result<Option<DeviceBuffer>, Error> {
-        let missing = self.claim(bytes);
-        if missing == 0 {
-            return Ok(None);
-        }
-        if bytes > self.budget() {
+        let mut missing = self.claim(bytes);
+        if missing > 0 && bytes > self.budget() {
             return Err(self.too_little(bytes, String::new()));
         }
-        self.trim(missing);
-        let missing = self.claim(bytes);
-        if missing == 0 {
-            return Ok(None);
-        }
-        self.evict(missing)?;
-        if let Some(buffer) = self.cached(bytes) {
-            return Ok(Some(buffer));
-        }
-        let missing = self.claim(bytes);
-        if missing > 0 {
+        // A taker waits for nobody. Where others always take, the error comes a second late.
+        let until = Instant::now() + Duration::from_secs(1);
+        while missing > 0 {
+            // Asked first: one that is done by the end may have held what was lacking.
+            let others = Taker::is_any();
             self.trim(missing);
-            if self.claim(bytes) > 0 {
-                return Err(self.too_little(bytes, String::new()));
+            missing = self.claim(bytes);
+            if missing == 0 {
+                break;
+            }
+            let evicted = self.evict(missing)?;
+            if let Some(buffer) = self.cached(bytes) {
+                return Ok(Some(buffer));
+            }
+            if evicted == 0 {
+                if !others || Instant::now() > until {
+                    return Err(self.too_little(bytes, String::new()));
+                }
+                std::thread::sleep(Duration::from_micros(100));
             }
         }
         Ok(None)
@@ -430,7 +459,9 @@ impl DeviceMemory {
     }
 
     /// Evicts copies without users, the least recently used first, until this many bytes went to the cache.
-    fn evict(&self, bytes: u64) -> Result<(), Error> {
+    /// Returns how many did.
+    fn evict(&self, bytes: u64) -> Result<u64, Error> {
+        let _taker = Taker::new();
         let mut candidates = self.copied();
         candidates.sort_by_key(|(used, _)| *used);
         let mut freed = 0;
@@ -446,7 +477,7 @@ impl DeviceMemory {
             header.end_evict();
             freed += outcome?;
         }
-        Ok(())
+        Ok(freed)
     }
 
     /// Arrays of which it has copies, with the times of their last uses.

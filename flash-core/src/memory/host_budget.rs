@@ -86,6 +86,7 @@ pub(super) fn make_room(bytes: u64) {
 /// that were.
 #[cold]
 pub(super) fn give_back(bytes: u64) -> u64 {
+    let _taker = device::Taker::new();
     let mut candidates: Vec<Arc<ArrayInner>> = device::copied();
     candidates.sort_by_key(|header| header.host_use.load(Relaxed));
     let mut freed = 0;

@@ -384,6 +384,29 @@ fn the_longest_unused_copies_make_room_and_what_was_only_there_comes_home() {
 }
 
 #[test]
+fn what_another_thread_is_about_to_take_away_makes_room_too() {
+    let (_alone, devices) = (lock(), devices());
+    let device = devices[0];
+    device.trim(u64::MAX);
+    let [old, new] = [3, 4].map(|k| FlashMemory::from(vec![k; 1024]));
+    read_on(&old, device, &all(&old)).unwrap();
+    device.set_budget(device.used());
+    let header = old.header();
+    let taker = Taker::new();
+    assert!(header.state.try_evict());
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            header.end_evict();
+            drop(taker);
+        });
+        assert_eq!(read_on(&new, device, &all(&new)).unwrap(), [4; 1024]);
+    });
+    assert!(header.directory().copy(device.place()).is_none());
+    device.set_budget(u64::MAX);
+}
+
+#[test]
 fn buffers_are_used_again() {
     let (_alone, devices) = (lock(), devices());
     let handle = |memory: &FlashMemory<u32>| {
