@@ -598,7 +598,8 @@ typedef struct flash_backend_api {
   struct flash_error *(*event_signal)(struct flash_event *event, struct flash_error *error);
   // 1 if it has fired.
   uint32_t (*event_ready)(struct flash_event *event);
-  // Waits until it has fired; the error of the work, if it failed.
+  // Waits until it has fired; the error of the work, if it failed. May be called again, with the same
+  // answer.
   struct flash_error *(*event_wait)(struct flash_event *event);
   // Calls `callback(context)` exactly once after it has fired, on any thread; the callback may
   // submit and must not block.

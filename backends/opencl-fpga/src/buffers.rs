@@ -201,7 +201,7 @@ impl Buffers {
             }
         }
         // The queue is in order.
-        Ok(last.map(|event| flash_backend::Event::new(Done(event))))
+        Ok(last.map(|event| flash_backend::Event::new(Done::new(event))))
     }
 
     /// Waits for everything that was enqueued.

@@ -216,7 +216,8 @@ impl Device for OpenClDevice {
 
     fn run_after(&self, event: &Event, next: Upcoming) -> Result<bool, Failure> {
         let launch = event.completion::<queue::Done>().map(queue::Done::last);
-        let Some(last) = launch.or_else(|| event.completion::<event::Done>().map(|copy| &copy.0)) else {
+        let Some(last) = launch.or_else(|| event.completion::<event::Done>().map(|copy| &copy.command))
+        else {
             // A copy by a thread.
             return Ok(false);
         };

@@ -140,7 +140,8 @@ fn look_at(
         compute_units,
         local_bytes: device.local_mem_size().call("clGetDeviceInfo")?,
         in_place: !copy && shares_memory,
-        pinned: copy || !unified,
+        // An emulator copies in the same memory.
+        pinned: copy || !unified && !emulated,
         // Devices before OpenCL 2.1 do not know the query. FPGA platforms may report a version, and then take
         // none.
         spir_v: device.il_version().ok().filter(|_| !is_fpga(platform_name)).unwrap_or_default(),

@@ -7,6 +7,7 @@ use opencl3::command_queue::{enqueue_barrier_with_wait_list, flush};
 use opencl3::event::{CL_COMPLETE, Event};
 use opencl3::types::{cl_command_queue, cl_event, cl_int};
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 /// Takes ownership of the event of an enqueued command.
 pub(crate) fn enqueued(outcome: Result<cl_event, cl_int>, call: &str) -> Result<Counted<Event>, Failure> {
@@ -74,18 +75,28 @@ extern "C" fn fired(_event: cl_event, _status: cl_int, context: *mut c_void) {
 }
 
 /// Fires when a command has ended, and all before it in a queue that runs in order.
-pub(crate) struct Done(pub Counted<Event>);
+pub(crate) struct Done {
+    pub command: Counted<Event>,
+    outcome: OnceLock<Result<(), Failure>>,
+}
+
+impl Done {
+    pub fn new(command: Counted<Event>) -> Done {
+        Done { command, outcome: OnceLock::new() }
+    }
+}
 
 impl Completion for Done {
     fn ready(&self) -> bool {
-        self.0.has_ended()
+        self.command.has_ended()
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        self.0.wait_for(|| "a command in the device's queue".to_owned())
+        let wait = || self.command.wait_for(|| "a command in the device's queue".to_owned());
+        self.outcome.get_or_init(wait).clone()
     }
 
     fn on_ready(&self, callback: Callback) {
-        self.0.when_ended(callback);
+        self.command.when_ended(callback);
     }
 }

@@ -14,7 +14,8 @@ pub(crate) use user::UserEvent;
 pub trait Completion: Any + Send + Sync {
     /// True once it has fired.
     fn ready(&self) -> bool;
-    /// Waits until it has fired; the error of the work, if it failed.
+    /// Waits until it has fired; the error of the work, if it failed. May be called again, with the same
+    /// answer.
     fn wait(&self) -> Result<(), Failure>;
     /// Calls `callback` exactly once after it has fired, on any thread, at once if it already has.
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>);

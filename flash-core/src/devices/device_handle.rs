@@ -10,6 +10,7 @@ use flash_backend::{DeviceInfo, cpu_has, has_library};
 use flash_types::Code;
 use flash_types::abi::{self, BackendApi, Implementation, MemorySpace, Str};
 use flash_types::descriptor::KernelDescriptor;
+use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -59,15 +60,22 @@ impl After {
             && self.device.api.event_in_queue.is_none_or(|is| unsafe { is(self.event) } != 0)
     }
 
-    /// The event, for a queue of this device, which must be its own.
-    pub fn in_queue_of(self, device: &DeviceHandle) -> Result<*mut abi::Event, Error> {
-        if std::ptr::eq(self.device, device) {
-            return Ok(self.event);
-        }
-        Err(Error::Backend {
-            code: Code::Invalid,
-            text: format!("{} got an event of {} to wait for: please report it", device.id, self.device.id),
-        })
+    /// The events, for a queue of this device, which must be its own.
+    pub fn in_queue_of(
+        all: &[After],
+        device: &DeviceHandle,
+    ) -> Result<SmallVec<[*mut abi::Event; 4]>, Error> {
+        let event = |after: &After| match std::ptr::eq(after.device, device) {
+            true => Ok(after.event),
+            false => Err(Error::Backend {
+                code: Code::Invalid,
+                text: format!(
+                    "{} got an event of {} to wait for: please report it",
+                    device.id, after.device.id
+                ),
+            }),
+        };
+        all.iter().map(event).collect()
     }
 }
 

@@ -3,7 +3,8 @@
 //! A [`DeviceMemory`] is made once per main space of a backend and lives as long as the process. New bytes
 //! are counted before they are allocated, and only while the budget has room; to make room, cached buffers
 //! are freed first, then copies without users are evicted. A [`DeviceBuffer`] is all zeros when it is
-//! given out, and goes back to the cache when its last owner drops it. Only a holder of an array that has
+//! given out, or is overwritten by a copy as a whole ([`Unfilled`]), and goes back to the cache when its last
+//! owner drops it. Only a holder of an array that has
 //! locked its directory makes, replaces or drops the array's copy.
 //!
 //! Locks, in this order: a memory's state word, its directory, `pool`. A thread that holds `pool` locks
@@ -85,7 +86,7 @@ pub(crate) struct DeviceBuffer {
     raw: Buffer,
     bytes: u64,
     /// The memory's losses when it was taken into use.
-    losses: u32,
+    losses: AtomicU32,
     /// The pages of a host block, which it is: then it is not the memory's to give to others.
     shared: Option<Arc<SharedPages>>,
 }
@@ -160,27 +161,28 @@ pub(super) fn copied() -> Vec<Arc<ArrayInner>> {
     found
 }
 
-/// Threads that hold arrays without users just now, to take their copies away.
-static TAKERS: AtomicU32 = AtomicU32::new(0);
+/// Threads that hold arrays without users just now, to take their copies away; and how often one began to.
+static TAKERS: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
 
 /// Counts its thread among the [`TAKERS`] while it lives. What they hold can be evicted by no other thread.
 pub(super) struct Taker(());
 
 impl Taker {
     pub fn new() -> Taker {
-        TAKERS.fetch_add(1, SeqCst);
+        TAKERS.0.fetch_add(1, SeqCst);
+        TAKERS.1.fetch_add(1, SeqCst);
         Taker(())
     }
 
-    /// True if there is one.
-    fn is_any() -> bool {
-        TAKERS.load(SeqCst) > 0
+    /// How many there are, and have been.
+    fn count() -> (u32, u64) {
+        (TAKERS.0.load(SeqCst), TAKERS.1.load(SeqCst))
     }
 }
 
 impl Drop for Taker {
     fn drop(&mut self) {
-        TAKERS.fetch_sub(1, SeqCst);
+        TAKERS.0.fetch_sub(1, SeqCst);
     }
 }
 
@@ -288,6 +290,11 @@ impl DeviceMemory {
     /// # Errors
     /// [`Error::DeviceMemory`] if it does not fit; those of the backend.
     pub fn alloc(&'static self, bytes: u64) -> Result<DeviceBuffer, Error> {
+        self.take(bytes, true)
+    }
+
+    /// The same. Not `zeroed`: it may have what another array left.
+    fn take(&'static self, bytes: u64, zeroed: bool) -> Result<DeviceBuffer, Error> {
         let bytes = DeviceMemory::rounded(bytes.max(1));
         let used = match self.cached(bytes) {
             Some(buffer) => Some(buffer),
@@ -295,6 +302,7 @@ impl DeviceMemory {
         };
         let bytes = match used {
             None => bytes,
+            Some(buffer) if !zeroed && self.keeps_buffers() => return Ok(buffer),
             Some(buffer) if self.clear(&buffer)? => return Ok(buffer),
             // Its bytes stay claimed.
             Some(buffer) => self.give_up(buffer),
@@ -334,6 +342,12 @@ impl DeviceMemory {
         }
     }
 
+    /// False: its device is in another process, and if that has ended, another is in its place, which has
+    /// none of the buffers. To clear one finds that out.
+    fn keeps_buffers(&self) -> bool {
+        self.device.info().waits_in_queue
+    }
+
     /// Frees a buffer; returns its bytes.
     fn give_up(&self, buffer: DeviceBuffer) -> u64 {
         let buffer = ManuallyDrop::new(buffer);
@@ -355,7 +369,7 @@ impl DeviceMemory {
     }
 
     fn buffer(&'static self, raw: Buffer, bytes: u64) -> DeviceBuffer {
-        DeviceBuffer { memory: self, raw, bytes, losses: self.losses.load(Relaxed), shared: None }
+        DeviceBuffer { memory: self, raw, bytes, losses: self.losses().into(), shared: None }
     }
 
     fn alloc_new(&self, bytes: u64) -> Result<Buffer, Error> {
@@ -408,8 +422,7 @@ impl DeviceMemory {
         // A taker waits for nobody. Where others always take, the error comes a second late.
         let until = Instant::now() + Duration::from_secs(1);
         while missing > 0 {
-            // Asked first: one that is done by the end may have held what was lacking.
-            let others = Taker::is_any();
+            let (takers, before) = Taker::count();
             self.trim(missing);
             missing = self.claim(bytes);
             if missing == 0 {
@@ -420,10 +433,13 @@ impl DeviceMemory {
                 return Ok(Some(buffer));
             }
             if evicted == 0 {
+                // Another that has been there meanwhile, besides this thread's own, may have held what is
+                // lacking.
+                let others = takers > 0 || Taker::count() != (0, before + 1);
                 if !others || Instant::now() > until {
                     return Err(self.too_little(bytes, String::new()));
                 }
-                std::thread::sleep(Duration::from_micros(100));
+                std::thread::yield_now();
             }
         }
         Ok(None)
@@ -505,6 +521,7 @@ impl DeviceMemory {
     #[cold]
     pub fn lose(&'static self) {
         self.losses.fetch_add(1, Relaxed);
+        self.trim(u64::MAX);
         for (_, header) in self.copied() {
             // What uses an array that is in use finds out by itself.
             if header.state.try_evict() {
@@ -512,6 +529,10 @@ impl DeviceMemory {
                 header.end_evict();
             }
         }
+    }
+
+    fn losses(&self) -> u32 {
+        self.losses.load(Relaxed)
     }
 
     /// True if a lost device leaves it as it is.
@@ -569,11 +590,7 @@ impl DeviceMemory {
             None => range,
         };
         let buffer = Arc::new(self.alloc((range.end - range.start) * header.element_size())?);
-        let last_use = LastUse(Arc::new(AtomicU64::new(now)));
-        self.enlist(Entry { header: header.weak(), last_use: last_use.clone() });
-        let old = directory.set_copy(self.place, Some(DeviceCopy { buffer, range, last_use }));
-        header.state.track();
-        Ok(match old {
+        Ok(match self.set_copy(header, directory, DeviceCopy::new(buffer, range, now)) {
             Some(old) => {
                 let to = End::of(header, directory, self.place)?;
                 let transfer = Transfer::between(header, directory.grid(), old.end(), to);
@@ -581,6 +598,35 @@ impl DeviceMemory {
             }
             None => None,
         })
+    }
+
+    /// The same where it has none, and one copy is to bring all of the range.
+    ///
+    /// # Errors
+    /// Those of [`alloc`](Self::alloc).
+    pub fn reserve_to_fill(
+        &'static self,
+        header: &ArrayInner,
+        directory: &mut Directory,
+        range: Range<u64>,
+    ) -> Result<Unfilled, Error> {
+        debug_assert!(header.twin() != Some(self.place) && directory.copy(self.place).is_none());
+        let buffer = Arc::new(self.take((range.end - range.start) * header.element_size(), false)?);
+        self.set_copy(header, directory, DeviceCopy::new(buffer.clone(), range, LastUse::now()));
+        Ok(Unfilled(Some(buffer)))
+    }
+
+    /// Returns the copy before.
+    fn set_copy(
+        &'static self,
+        header: &ArrayInner,
+        directory: &mut Directory,
+        copy: DeviceCopy,
+    ) -> Option<DeviceCopy> {
+        self.enlist(Entry { header: header.weak(), last_use: copy.last_use.clone() });
+        let old = directory.set_copy(self.place, Some(copy));
+        header.state.track();
+        old
     }
 
     /// Lets the devices of the host's twin know the pages of an array. They take nothing of the budget, and
@@ -601,11 +647,10 @@ impl DeviceMemory {
             memory: self,
             raw: shared.buffer(first),
             bytes: 0,
-            losses: self.losses.load(Relaxed),
+            losses: self.losses().into(),
             shared: Some(shared.clone()),
         };
-        let last_use = LastUse(Arc::new(AtomicU64::new(now)));
-        directory.set_copy(self.place, Some(DeviceCopy { buffer: Arc::new(buffer), range: all, last_use }));
+        directory.set_copy(self.place, Some(DeviceCopy::new(Arc::new(buffer), all, now)));
         header.state.track();
         Ok(())
     }
@@ -662,6 +707,29 @@ pub(crate) struct ReplacedCopy {
     pub transfer: Transfer,
 }
 
+/// A buffer that was not cleared, since one copy is to bring all that it is for: until that is
+/// [done](Self::filled), it may have what another array left. Where it is dropped before, the copy has
+/// failed, and the buffer counts as one whose contents were lost: another takes its place, as later launches
+/// may write to it, and not all of it.
+#[derive(Default)]
+pub(crate) struct Unfilled(Option<Arc<DeviceBuffer>>);
+
+impl Unfilled {
+    /// The copy has succeeded.
+    pub fn filled(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfilled {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(buffer) = self.0.take() {
+            buffer.losses.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
 impl DeviceBuffer {
     pub fn raw(&self) -> Buffer {
         self.raw
@@ -669,11 +737,16 @@ impl DeviceBuffer {
 
     /// True if its memory has lost its contents since it was taken into use.
     fn is_lost(&self) -> bool {
-        self.losses != self.memory.losses.load(Relaxed)
+        self.losses.load(Relaxed) != self.memory.losses()
     }
 }
 
 impl DeviceCopy {
+    /// In a buffer for these elements, used at that time.
+    fn new(buffer: Arc<DeviceBuffer>, range: Range<u64>, now: u64) -> DeviceCopy {
+        DeviceCopy { buffer, range, last_use: LastUse(Arc::new(AtomicU64::new(now))) }
+    }
+
     /// Its buffer.
     pub fn raw(&self) -> Buffer {
         self.buffer.raw
@@ -737,8 +810,13 @@ impl Drop for DeviceBuffer {
         if self.shared.is_some() {
             return;
         }
+        let is_lost = self.is_lost();
         let mut pool = self.memory.pool();
         pool.used -= self.bytes;
+        if is_lost {
+            drop(pool);
+            return self.memory.free_allocated(self.raw, self.bytes);
+        }
         pool.cached += self.bytes;
         pool.free.entry(self.bytes).or_default().push(self.raw);
     }

@@ -269,6 +269,26 @@ impl Directory {
         sources
     }
 
+    /// If a place has no buffer of its own, and another has all of a region that lies in one piece: that
+    /// other place.
+    pub fn whole_source(
+        &self,
+        reader: Option<Reader>,
+        place: Place,
+        region: &Region,
+        cost: impl Fn(Place) -> u64,
+    ) -> Option<Place> {
+        let hull = region.hull(&self.grid);
+        let is_new = self.kept_at(place) == place && self.copy(place).is_none();
+        if !is_new || hull.end - hull.start != region.elements() {
+            return None;
+        }
+        match self.sources_for(reader, place, region, cost)[..] {
+            [(from, _)] => Some(from),
+            _ => None,
+        }
+    }
+
     /// A region was copied to a place.
     pub fn copied(&mut self, place: Place, region: &Region) {
         self.site_mut(place).current.add(region);

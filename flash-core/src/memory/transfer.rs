@@ -100,14 +100,15 @@ impl Transfer {
     /// source or touched at the destination.
     pub unsafe fn run(&self, region: &Region) -> Result<(), Error> {
         // SAFETY: the caller vouches; all of it is complete when this returns.
-        unsafe { self.begin(region, None)? }.map_or(Ok(()), CopyInFlight::wait)
+        unsafe { self.begin(region, &[])? }.map_or(Ok(()), CopyInFlight::wait)
     }
 
-    /// The same; returns before the last copy is complete. `None`: all are. Nothing is copied before `after`.
+    /// The same; returns before the last copy is complete. `None`: all are. Nothing is copied before `after`
+    /// is over.
     ///
     /// # Safety
     /// As [`run`](Self::run), from `after` on until it was waited for.
-    pub unsafe fn begin(&self, region: &Region, after: Option<After>) -> Result<Option<CopyInFlight>, Error> {
+    pub unsafe fn begin(&self, region: &Region, after: &[After]) -> Result<Option<CopyInFlight>, Error> {
         // Copies in flight after a failure are waited for, too: as they are dropped.
         let mut all: SmallVec<[CopyInFlight; 4]> = SmallVec::new();
         for block in region.blocks() {
@@ -123,7 +124,7 @@ impl Transfer {
     ///
     /// # Safety
     /// As [`run`](Self::run), until it was waited for.
-    unsafe fn copy(&self, block: &GridBox, after: Option<After>) -> Result<Option<CopyInFlight>, Error> {
+    unsafe fn copy(&self, block: &GridBox, after: &[After]) -> Result<Option<CopyInFlight>, Error> {
         let size = self.element_size;
         let runs = runs(&block.extent(), &self.grid);
         let first = self.grid.flat(block.begin) * size;
@@ -163,19 +164,19 @@ impl BoxTransfer {
     /// it at the destination meanwhile.
     pub unsafe fn run(&self) -> Result<(), Error> {
         // SAFETY: the caller vouches; it is over when this returns.
-        unsafe { self.begin(None)? }.map_or(Ok(()), CopyInFlight::wait)
+        unsafe { self.begin(&[])? }.map_or(Ok(()), CopyInFlight::wait)
     }
 
     /// Begins it; `None`: it is done. With `after` it is between the host and a device.
     ///
     /// # Safety
     /// As [`run`](Self::run), from `after` on until it was waited for.
-    unsafe fn begin(&self, after: Option<After>) -> Result<Option<CopyInFlight>, Error> {
+    unsafe fn begin(&self, after: &[After]) -> Result<Option<CopyInFlight>, Error> {
         let bytes = self.shape.extent.iter().product();
         if bytes == 0 {
             return Ok(None);
         }
-        if let (Some(after), true) = (after, self.from.memory.is_some() == self.to.memory.is_some()) {
+        if let (Some(after), true) = (after.first(), self.from.memory.is_some() == self.to.memory.is_some()) {
             let text = format!(
                 "expected work to wait for only in a copy between the host and a device, found {} in another: please report it",
                 after.device.id()
@@ -192,7 +193,7 @@ impl BoxTransfer {
             // Inside one memory: no transfer, and not counted.
             (Some(a), Some(b)) if std::ptr::eq(a, b) => {
                 // SAFETY: the caller vouches.
-                return unsafe { a.copy_box(from, to, shape, None) }.map(Some);
+                return unsafe { a.copy_box(from, to, shape, &[]) }.map(Some);
             }
             ends => ends,
         };

@@ -198,18 +198,18 @@ impl DeviceLaunch<'_> {
     }
 
     /// Calls the backend for all phases. `Some`: an event that fires when they are done, and must be
-    /// completed; `waited`: by that alone, and soon. `after`: the device waits for it.
+    /// completed; `waited`: by that alone, and soon. `after`: the device waits for them.
     #[inline]
     pub fn begin(
         &self,
         args: &[Arg],
         waited: bool,
-        after: Option<After>,
+        after: &[After],
     ) -> Result<Option<*mut abi::Event>, Error> {
         let mut event = std::ptr::null_mut();
         let signal = if waited { Signal::Waited(&mut event) } else { Signal::Event(&mut event) };
-        let waits = after.map(|after| after.in_queue_of(self.target.device)).transpose()?;
-        self.call(args, self.phases.clone(), &mut 0, signal, waits.as_slice())?;
+        let waits = After::in_queue_of(after, self.target.device)?;
+        self.call(args, self.phases.clone(), &mut 0, signal, &waits)?;
         Ok((!event.is_null()).then_some(event))
     }
 

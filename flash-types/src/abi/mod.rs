@@ -781,7 +781,8 @@ pub struct BackendApi {
     pub event_signal: Option<unsafe extern "C" fn(event: *mut Event, error: *mut Error) -> *mut Error>,
     /// 1 if it has fired.
     pub event_ready: Option<unsafe extern "C" fn(event: *mut Event) -> u32>,
-    /// Waits until it has fired; the error of the work, if it failed.
+    /// Waits until it has fired; the error of the work, if it failed. May be called again, with the same
+    /// answer.
     pub event_wait: Option<unsafe extern "C" fn(event: *mut Event) -> *mut Error>,
     /// Calls `callback(context)` exactly once after it has fired, on any thread; the callback may
     /// submit and must not block.

@@ -32,6 +32,7 @@ mod team;
 #[cfg(all(test, feature = "loom"))]
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
+    builder.max_branches = 10_000;
     builder.preemption_bound = Some(std::env::var("PB").map_or(preemptions, |v| v.parse().unwrap()));
     builder.check(model);
 }

@@ -73,11 +73,10 @@ const FAULTS: &[Fault] = &[
         Code::OutOfMemory,
         "clEnqueueReadBuffer: CL_OUT_OF_RESOURCES (-5)",
     ),
-    // First on the way for data that is on the device already, and then again: buffers are cleared.
     (
         "clWaitForEvents",
         -5,
-        2,
+        1,
         scales,
         Code::OutOfMemory,
         "a command in the device's queue: CL_OUT_OF_RESOURCES (-5)",

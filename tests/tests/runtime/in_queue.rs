@@ -42,6 +42,7 @@ impl CpuItem<Add<'_>> for Plain {
         if ix[0] == 0 && k.copies > 0 {
             assert!(comes("copies", k.copies), "the device has {} copies", asked("copies"));
         }
+        RAN.store(true, SeqCst);
         *k.of += *k.other;
     }
 }
@@ -82,6 +83,27 @@ fn a_kernel_is_given_to_its_device_while_its_input_is_copied() {
             assert!(watch.join().unwrap(), "the kernel was given when its input was there");
         });
         assert_eq!(of, [6; 2000]);
+    });
+}
+
+#[test]
+fn a_device_has_all_of_a_launch_before_the_first_copy_is_over() {
+    // Each of the three copies takes a second.
+    in_process(&[("FLASH_TEST", "rate=16000")], || {
+        let rt = device();
+        let (other, mut of) = (vec![1; 2000], vec![3; 2000]);
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(move || {
+                let is_given = comes("copies", 3) && comes("launches", 1) && !RAN.load(SeqCst);
+                is_given.then(|| start.elapsed())
+            });
+            rt.submit(Add::of(0, &other[..], &mut of[..])).exec([2000]).unwrap();
+            let given = watch.join().unwrap().expect("they were given one by one");
+            // Before half of the first copy is over.
+            assert!(6 * given < start.elapsed(), "given after {given:?} of {:?}", start.elapsed());
+        });
+        assert_eq!(of, [4; 2000]);
     });
 }
 

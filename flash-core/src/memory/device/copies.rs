@@ -21,11 +21,11 @@ impl DeviceMemory {
         from: Buffer,
         to: Buffer,
         shape: &abi::CopyBox,
-        after: Option<After>,
+        after: &[After],
     ) -> Result<CopyInFlight, Error> {
         let copy = self.device.api.copy_box.ok_or_else(|| self.no_slot("copy_box"))?;
-        let waits = after.map(|after| after.in_queue_of(self.device)).transpose()?;
-        let (waits, mut event) = (waits.as_slice(), std::ptr::null_mut());
+        let waits = After::in_queue_of(after, self.device)?;
+        let mut event = std::ptr::null_mut();
         // SAFETY: a device of this vtable; the caller vouches for the boxes.
         let outcome = unsafe {
             take_error(copy(self.device.raw, from, to, shape, waits.as_ptr(), waits.len(), &mut event))
@@ -46,7 +46,7 @@ impl DeviceMemory {
     ) -> Result<CopyInFlight, Error> {
         let [(_, from), (_, to)] = ends;
         // SAFETY: the caller vouches.
-        match unsafe { self.copy_box(from, to, shape, None) } {
+        match unsafe { self.copy_box(from, to, shape, &[]) } {
             Ok(mut copy) => {
                 copy.ends = Some(ends);
                 Ok(copy)
@@ -73,7 +73,7 @@ impl DeviceMemory {
         };
         for (memory, buffer) in ends {
             // SAFETY: there is nothing to copy; the buffers live as long as the copy that has failed.
-            let _ = unsafe { memory.copy_box(buffer, buffer, &empty, None) }.map(CopyInFlight::wait);
+            let _ = unsafe { memory.copy_box(buffer, buffer, &empty, &[]) }.map(CopyInFlight::wait);
         }
         if !ends.iter().any(|(memory, _)| memory.is_lost()) {
             self.lost.store(true, Relaxed);

@@ -107,10 +107,10 @@ pub(in crate::memory) unsafe fn copy(
         let down = CopyBox { destination_offset: 0, destination_stride: close, ..piece };
         // SAFETY: the piece lies in the box, for which the caller vouches, and has room in the stage, whose
         // last copy has ended.
-        unsafe { a.copy_box(from, way, &down, None)?.wait()? };
+        unsafe { a.copy_box(from, way, &down, &[])?.wait()? };
         let load = CopyBox { source_offset: 0, source_stride: close, ..piece };
         // SAFETY: as above; the stage is left alone until this was waited for.
-        up[stage] = Some(unsafe { b.copy_box(way, to, &load, None)? });
+        up[stage] = Some(unsafe { b.copy_box(way, to, &load, &[])? });
     }
     up.into_iter().flatten().try_for_each(CopyInFlight::wait)
 }

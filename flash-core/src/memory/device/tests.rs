@@ -419,6 +419,32 @@ fn buffers_are_used_again() {
 }
 
 #[test]
+fn a_buffer_that_a_copy_was_to_fill_is_given_up_where_the_copy_fails() {
+    let (_alone, devices) = (lock(), devices());
+    let bytes = |memory: &FlashMemory<u32>| {
+        let directory = memory.header().directory();
+        let copy = directory.copy(devices[1].place()).unwrap();
+        // SAFETY: the device's buffer has room for all, is memory of this process, and nothing writes to it.
+        unsafe { std::slice::from_raw_parts(copy.raw().handle as *const u8, memory.len() * 4) }.to_vec()
+    };
+    for fills in [true, false] {
+        let before = FlashMemory::<u32>::zeroed(5000);
+        write_on(&before, devices[1], &all(&before), u32::MAX);
+        drop(before);
+        let memory = FlashMemory::<u32>::zeroed(5000);
+        let header = memory.header();
+        let unfilled = devices[1].reserve_to_fill(header, &mut header.directory(), 0..5000).unwrap();
+        assert_eq!(bytes(&memory), [255; 20_000], "the buffer is that of the array before");
+        match fills {
+            true => unfilled.filled(),
+            false => drop(unfilled),
+        }
+        devices[1].reserve(header, &mut header.directory(), 0..5000).unwrap();
+        assert_eq!(bytes(&memory), [if fills { 255 } else { 0 }; 20_000]);
+    }
+}
+
+#[test]
 fn a_device_that_has_less_than_its_budget_evicts_too() {
     let (_alone, devices) = (lock(), devices());
     let device = devices[0];

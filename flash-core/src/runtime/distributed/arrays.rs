@@ -11,14 +11,14 @@
 //! flight. That of a memory that the run only reads is locked for each look (`shared_read.rs`), so only
 //! one reference to it is alive at a time. Several are locked in the order of their memories' addresses.
 
-use super::lane::{Lane, drive_until};
+use super::lane::{self, Lane, drive_until};
 use super::lanes::Lanes;
 use super::shared_read::{BufferPin, SharedRead};
 use super::task::{Begin, Effort, Flight, MayFly, Outcome, TaskRef, Tasks, Waits};
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::coherence::DirectoryGuard;
-use crate::memory::device::{CopyInFlight, DeviceMemory, memory_of};
+use crate::memory::device::{CopyInFlight, DeviceCopy, DeviceMemory, Unfilled, memory_of};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::incoming::Ticket;
 use crate::memory::region::{Grid, GridBox, Region};
@@ -201,7 +201,7 @@ impl TaskSink<'_> {
     /// Waits until all tasks are done.
     pub fn drain(&mut self) {
         let tasks = &mut *self.tasks;
-        drive_until(self.lanes, || tasks.all_done());
+        lane::drain(self.lanes, || tasks.all_done());
     }
 }
 
@@ -364,15 +364,23 @@ impl<'r> Array<'r> {
         if let DirectoryAccess::Shared(_) = self.books {
             return self.prepare_shared(device, region, ways);
         }
+        let hull = region.hull(&self.grid());
+        let mut unfilled = Unfilled::default();
         if let Some(device) = device {
-            let hull = region.hull(&self.grid());
-            self.make_room(device, hull, ways)?;
+            let cost = |from| rank(from, Some(device));
+            let whole = || self.directory().whole_source(None, place, region, cost);
+            match if touch == Touch::Write { None } else { whole() } {
+                Some(from) if self.by_writer(from, region.clone()).len() == 1 => {
+                    let (header, directory) = self.sole_directory();
+                    unfilled = device.reserve_to_fill(header, directory, hull.clone())?;
+                }
+                _ => self.make_room(device, hull.clone(), ways)?,
+            }
         }
         // What the host's twin lacks, the host does.
         let place = self.header().kept_at(place);
         let device = device.filter(|_| place != Place::HOST);
         if device.is_none() {
-            let hull = region.hull(&self.grid());
             self.header().commit(hull)?;
         }
         if touch == Touch::Write {
@@ -385,7 +393,7 @@ impl<'r> Array<'r> {
         let sources = self.directory().sources(place, &lacking, |from| rank(from, device));
         for (from, part) in sources {
             for part in self.by_writer(from, part) {
-                self.copy(from, place, part, ways)?;
+                self.copy([from, place], part, std::mem::take(&mut unfilled), ways)?;
             }
         }
         Ok(())
@@ -421,19 +429,11 @@ impl<'r> Array<'r> {
         if let DirectoryAccess::Shared(_) = self.books {
             return self.make_shared_room(device, hull, ways).map(drop);
         }
-        let too_small = self.directory().copy(place).is_some_and(|copy| !copy.has_room(&hull));
-        if too_small {
+        let replaced = |copy: &DeviceCopy| !copy.has_room(&hull) || copy.is_lost();
+        if self.directory().copy(place).is_some_and(replaced) {
             self.end_use(place, ways.lanes);
         }
-        let header: &ArrayInner = match &self.header {
-            ArrayOwner::Memory(header) => header,
-            ArrayOwner::Lent(header) => header,
-        };
-        let directory: &mut Directory = match &mut self.books {
-            DirectoryAccess::Kept(directory) => directory,
-            DirectoryAccess::Own(directory) => directory,
-            DirectoryAccess::Shared(_) | DirectoryAccess::Left => unreachable!("{LEFT}"),
-        };
+        let (header, directory) = self.sole_directory();
         if let Some(grown) = device.reserve(header, directory, hull)? {
             // SAFETY: the old buffer is no longer used, and the new one not yet; what is current in the old
             // one has room in the new one.
@@ -445,6 +445,19 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
+    /// The array, and its directory, which no other run reads.
+    fn sole_directory(&mut self) -> (&ArrayInner, &mut Directory) {
+        let header: &ArrayInner = match &self.header {
+            ArrayOwner::Memory(header) => header,
+            ArrayOwner::Lent(header) => header,
+        };
+        match &mut self.books {
+            DirectoryAccess::Kept(directory) => (header, directory),
+            DirectoryAccess::Own(directory) => (header, directory),
+            DirectoryAccess::Shared(_) | DirectoryAccess::Left => unreachable!("{LEFT}"),
+        }
+    }
+
     /// Waits until no task of this run uses a place's buffer: it will be replaced.
     pub(super) fn end_use(&mut self, place: Place, lanes: &[&'static Lane]) {
         let track = self.tracks.iter().find(|(known, _)| *known == place);
@@ -452,18 +465,24 @@ impl<'r> Array<'r> {
         self.take_back();
     }
 
-    /// Puts a copy of a region from one place to another into a lane.
-    fn copy(&mut self, from: Place, to: Place, region: Region, ways: &mut TaskSink<'_>) -> Result<(), Error> {
+    /// Puts a copy of a region from one place to another, which it fills, into a lane.
+    fn copy(
+        &mut self,
+        [from, to]: [Place; 2],
+        region: Region,
+        unfilled: Unfilled,
+        ways: &mut TaskSink<'_>,
+    ) -> Result<(), Error> {
         if to == Place::HOST {
             self.header().commit(region.hull(&self.grid()))?;
         }
         let transfer = Transfer::new(self.header(), &self.directory(), [from, to], &region)?;
         let moved = region.clone();
-        let work = move |begin: Begin| {
+        let work = move |begin: Begin<'_>| {
             // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after
             // all that writes its source and all that touches its destination.
             let copy = unsafe { transfer.begin(&moved, begin.after)? };
-            end_copy(copy, begin.may_fly, || ())
+            end_copy(copy, begin.may_fly, || unfilled.filled())
         };
         // SAFETY: it borrows nothing.
         unsafe { self.put_copy([from, to], region.clone(), None, work, ways) };
@@ -481,7 +500,7 @@ impl<'r> Array<'r> {
         [from, to]: [Place; 2],
         region: Region,
         ticket: Option<Ticket>,
-        work: impl FnOnce(Begin) -> Result<Option<Flight<'w>>, Error> + 'w,
+        work: impl FnOnce(Begin<'_>) -> Result<Option<Flight<'w>>, Error> + 'w,
         ways: &mut TaskSink<'_>,
     ) {
         let mut waits = Waits::default();

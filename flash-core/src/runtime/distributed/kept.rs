@@ -430,7 +430,7 @@ impl KeptRun {
             stop: None,
             like,
         };
-        let event = launch.begin(&kernel.args, true, None)?;
+        let event = launch.begin(&kernel.args, true, &[])?;
         Ok(event.map(|event| Begun { kernel: at, device: target.device, event }))
     }
 

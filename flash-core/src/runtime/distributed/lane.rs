@@ -15,9 +15,11 @@
 //! run tasks wakes it. In both cases the waiting side enters itself before it looks for the last time, and
 //! the other side makes its change before it looks for entries. One of the two sees the other.
 //!
-//! A task may go on without a thread, on its device: it is *in flight*. The lane waits for it as for a
-//! dependency, so at most one is. When the device is done, its backend's thread says so and nothing else
-//! ([`Lane::landed`]); the next thread that drives the lane ends the task.
+//! A task may go on without a thread, on its device: it is *in flight*. When the device is done, its
+//! backend's thread says so and nothing else: the task has *landed*, and the next thread that drives the lane
+//! ends it. Tasks are ended in the order in which they were begun. The lane waits for the one in flight as
+//! for a dependency, except where the device waits in its queues: there the next ones are begun, too, while
+//! those in flight are few and short ([`Aloft`]), so that the device has work until a thread comes.
 //!
 //! A task for a device that works without a thread ([`Runs::Alone`]) is begun as it is put into the lane, if
 //! it is ready. A caller with work for several devices, which are not all processors of this process,
@@ -27,18 +29,22 @@
 //! and end it. The lane was ready before and is ready after, so nothing needs to be told, and a caller may
 //! leave for good then. The caller itself ends what is over, or is over soon: a copy, say, that the next task
 //! of the device needs. The rest it leaves to helpers if it goes on to compute and a device could go on
-//! meanwhile, and waits for if it has nothing else to do ([`Pace::End`]).
+//! meanwhile, and waits for if it has nothing else to do ([`Pace::End`]); for the last one of
+//! each lane first, if all is in flight and it waits for all ([`drain`]): a wake-up for each would cost more
+//! than the tasks.
 //!
 //! Where the queues of a device wait for its own work by themselves ([`Runs::InQueue`]), a task may be begun
-//! *behind* the one task that it still waits for, if the device has that: it is ready for the device, and not
-//! for threads. It is in flight then, and has landed only when all that it waits for is done, so that tasks
+//! *behind* those that it still waits for, if the device has them all: it is ready for the device, and not
+//! for threads. It is in flight then, and is ended only when all that it waits for is done, so that tasks
 //! end in the order in which they depend on each other. A thread does so where it comes across such a task.
-//! None is called for it: the end of the other task calls those that wait.
+//! None is called for it: the ends of the others call those that wait. What a task in flight waits for was
+//! begun before it, so the first one begun of all in flight can be ended: there is no circle.
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
 //! done). So the turn is given back only by a thread that has looked since the last knock, and that has then
-//! ended what was begun, and run what was ready ([`Pace::Run`]).
+//! ended what was begun, and run what was ready ([`Pace::Run`]). One that computes between its looks at
+//! devices leaves what is ready to those that have knocked: it wakes them, and calls a helper.
 //!
 //! A helper that finds a lane taken leaves it to the thread that has the turn, and that thread leaves for
 //! good when its own tasks are done and the head is not ready. The lane is then in no list. So a caller that
@@ -67,6 +73,15 @@ const WORTH_WAKING: u64 = 30_000;
 /// many small tasks would cost more than the tasks.
 const TELL: u64 = 10_000;
 
+/// The most tasks of a lane that are in flight.
+const MOST_ALOFT: usize = 16;
+/// Another is begun while those in flight are expected to take less than this many nanoseconds. More gains
+/// nothing, and one that is to stop, or comes first, would wait for them.
+const LONG_ALOFT: u64 = 1_000_000;
+
+/// One in so many times, all in flight are waited for one by one: only then it is seen how long each takes.
+const EXACT: u32 = 8;
+
 /// How often a thread goes through the lanes of devices before it computes: to end what is over soon, and to
 /// begin what waits for that.
 const ROUNDS: u32 = 4;
@@ -85,10 +100,21 @@ pub(crate) struct Lane {
     /// Names the device.
     device: usize,
     pub runs: Runs,
-    /// [`GROUND`], [`FLYING`] or [`LANDED`].
-    flight: AtomicU32,
-    /// The task in flight. Only the thread that has the turn touches it.
-    flown: Mutex<Option<TaskRef>>,
+    /// The tasks in flight, in the order in which they were begun. Only the thread that has the turn changes
+    /// them.
+    flights: Mutex<VecDeque<TaskRef>>,
+    /// Their number.
+    in_flight: AtomicU32,
+    /// How often callers have waited for the last of them.
+    drained: AtomicU32,
+}
+
+/// How much is in flight.
+#[derive(Clone, Copy)]
+struct Aloft {
+    tasks: usize,
+    /// Expected nanoseconds.
+    expected: u64,
 }
 
 /// How the tasks of a lane run.
@@ -111,24 +137,19 @@ impl Runs {
     }
 }
 
-/// No task is in flight.
-const GROUND: u32 = 0;
-/// A task is in flight.
-const FLYING: u32 = 1;
-/// The task has to be ended: the device is done with it, or a thread is to wait for that.
-const LANDED: u32 = 2;
-
 /// What a thread that drives a lane does with its tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     /// Runs them to their end, one after another.
     Run,
-    /// Begins one of a device, and leaves the lane; computes for a moment.
+    /// Begins what a device takes, and leaves the lane; computes for a moment.
     Begin,
-    /// Begins one of a device if it can, without waiting for one before it that is over soon.
+    /// Begins what a device takes, without waiting for what is over soon.
     Try,
     /// Waits for one that was begun, and leaves the lane.
     End,
+    /// Waits for the last one that was begun, and ends all.
+    EndAll,
 }
 
 impl Pace {
@@ -138,9 +159,12 @@ impl Pace {
         let is_device = busy().any(|lane| !lane.computes());
         let mut devices = busy().map(|lane| lane.device);
         let first = devices.next();
-        // A device that takes copies and kernels at a time.
-        let queues = || busy().filter(|lane| lane.runs == Runs::InQueue).count();
-        let several = is_device && (devices.any(|device| Some(device) != first) || queues() > 1);
+        // A device that takes several at a time.
+        let queues = || busy().filter(|lane| lane.runs == Runs::InQueue);
+        let several = is_device
+            && (devices.any(|device| Some(device) != first)
+                || queues().count() > 1
+                || queues().any(|lane| lane.has_flights()));
         if several { Pace::Begin } else { Pace::Run }
     }
 }
@@ -156,8 +180,9 @@ impl Lane {
             called: AtomicBool::new(false),
             left: AtomicU32::new(0),
             runs,
-            flight: AtomicU32::new(GROUND),
-            flown: Mutex::new(None),
+            flights: Mutex::new(VecDeque::new()),
+            in_flight: AtomicU32::new(0),
+            drained: AtomicU32::new(0),
         }
     }
 
@@ -181,59 +206,85 @@ impl Lane {
         self.expected() == 0
     }
 
-    /// Tasks in the queue, and one more if one runs.
+    /// Tasks in the queue, in flight and, if there is one, the one that runs.
     pub fn waiting(&self) -> usize {
-        let runs = self.turn.load(Relaxed) != 0 || self.flight.load(Relaxed) != GROUND;
-        self.queue().len() + usize::from(runs)
+        let in_flight = self.in_flight.load(Relaxed) as usize;
+        self.queue().len() + in_flight.max(usize::from(self.is_at_work()))
     }
 
-    /// A task will go on without a thread, until [`landed`](Self::landed). Called by what runs it.
+    /// A task goes on without a thread, until it has landed. Called by what runs it.
     pub(super) fn takes_off(&self, task: TaskRef) {
-        *self.flown() = Some(task);
-        self.flight.store(FLYING, Relaxed);
+        self.flights().push_back(task);
+        self.in_flight.fetch_add(1, Relaxed);
     }
 
-    /// A task was begun, and a thread is to wait for it. Called by what runs it.
-    pub(super) fn begun(&self, task: TaskRef) {
-        *self.flown() = Some(task);
-        self.flight.store(LANDED, Relaxed);
-    }
-
-    /// Whether a task was begun, or has landed, and no thread sees to it.
+    /// Whether something was begun, or has landed, and no thread sees to it.
     fn is_begun(&self) -> bool {
-        self.flight.load(Relaxed) == LANDED && self.turn.load(Relaxed) == 0
+        !self.is_at_work() && self.flights().front().is_some_and(|task| task.get().has_landed())
     }
 
-    /// The device is done with the task in flight.
-    pub(super) fn landed(&self) {
-        self.flight.store(LANDED, Release);
-        changed().notify();
+    /// Whether tasks of it are in flight.
+    pub fn has_flights(&self) -> bool {
+        self.in_flight.load(Relaxed) > 0
     }
 
-    fn flown(&self) -> MutexGuard<'_, Option<TaskRef>> {
-        self.flown.lock().unwrap_or_else(|e| e.into_inner())
+    fn flights(&self) -> MutexGuard<'_, VecDeque<TaskRef>> {
+        self.flights.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Takes out the task that has to be ended. Only for the thread that has the turn.
+    fn aloft(&self) -> Aloft {
+        if !self.has_flights() {
+            return Aloft { tasks: 0, expected: 0 };
+        }
+        let flights = self.flights();
+        Aloft { tasks: flights.len(), expected: flights.iter().map(|task| task.get().expected).sum() }
+    }
+
+    /// Whether a task may be begun beside those in flight.
+    fn has_room(&self, aloft: Aloft, task: &TaskRef) -> bool {
+        let Aloft { tasks, expected } = aloft;
+        let is_little = tasks < MOST_ALOFT && expected < LONG_ALOFT;
+        tasks == 0 || self.runs == Runs::InQueue && task.get().flies && is_little
+    }
+
+    /// Takes out the first task in flight, if it has to be ended. Only for the thread that has the turn.
     fn take_landed(&self, pace: Pace) -> Option<TaskRef> {
-        if self.flight.load(Acquire) != LANDED {
+        if !self.has_flights() {
             return None;
         }
-        // One that was begun behind another ends after it. The device is asked without the lock, which a
+        // One that was begun behind others ends after them. The device is asked without the lock, which a
         // callback of the device may wait for.
-        let flown = self.flown().as_ref().cloned();
-        let task = flown.filter(|task| task.get().is_ready())?;
+        let first = self.flights().front().cloned();
+        let task = first.filter(|task| task.get().has_landed() && task.get().is_ready())?;
         let ends = match pace {
             Pace::Begin => task.get().is_over_soon(WORTH_WAKING),
             Pace::Try => task.get().is_over_soon(0),
-            Pace::Run | Pace::End => true,
+            Pace::Run | Pace::End | Pace::EndAll => true,
         };
         if !ends {
             return None;
         }
-        *self.flown() = None;
-        self.flight.store(GROUND, Relaxed);
+        self.flights().pop_front();
+        self.in_flight.fetch_sub(1, Relaxed);
         Some(task)
+    }
+
+    /// Waits until the device is done with the last task in flight. Only for the thread that has the turn.
+    fn wait_for_last(&self) {
+        // To end one waits for the device, too. Others may have put in what takes long.
+        let Aloft { tasks, expected } = self.aloft();
+        let is_exact = self.drained.fetch_add(1, Relaxed).is_multiple_of(EXACT);
+        if tasks < 2 || expected >= LONG_ALOFT || is_exact {
+            return;
+        }
+        if let Some(task) = self.last().filter(|task| task.get().has_landed()) {
+            task.get().wait_for_device();
+        }
+    }
+
+    /// The last task in flight, so that the device is asked without the lock.
+    fn last(&self) -> Option<TaskRef> {
+        self.flights().back().cloned()
     }
 
     /// Puts a task behind those of its priority and above. Begins what is ready, if the device goes on with
@@ -347,10 +398,18 @@ impl Lane {
 
     /// Whether a thread can go on with it; `None`: there is nothing in it.
     fn is_ready(&self) -> Option<bool> {
-        match self.flight.load(Acquire) {
-            GROUND => self.queue().front().map(|task| task.get().is_ready()),
-            FLYING => Some(false),
-            _ => Some(self.flown().as_ref().is_none_or(|task| task.get().is_ready())),
+        if self.has_flights()
+            && let Some(task) = self.flights().front()
+            && task.get().has_landed()
+            && task.get().is_ready()
+        {
+            return Some(true);
+        }
+        let aloft = self.aloft();
+        let begins = |task: &TaskRef| task.get().is_ready() && self.has_room(aloft, task);
+        match self.queue().front() {
+            None if aloft.tasks == 0 => None,
+            head => Some(head.is_some_and(begins)),
         }
     }
 
@@ -361,22 +420,34 @@ impl Lane {
             return false;
         }
         let (mut any, mut knocks) = (false, 1);
+        if pace == Pace::EndAll {
+            self.wait_for_last();
+        }
         loop {
             // Nanoseconds since others were notified, and one more if a task is done.
-            let mut untold = 0;
+            let (mut untold, mut has_begun) = (0, false);
             loop {
                 // What was done may be what a device waits for: that is begun before something long is run.
                 let at_most = match pace == Pace::Begin && self.computes() && untold > 0 {
                     true => TELL.saturating_sub(untold),
                     false => u64::MAX,
                 };
-                let (task, has_landed, behind) = match self.take_landed(pace) {
-                    Some(task) => (task, true, None),
-                    None if pace == Pace::End => break,
-                    None => match self.next(pace, at_most) {
-                        Some((task, behind)) => (task, false, behind),
-                        None => break,
-                    },
+                let landed = || Some((self.take_landed(pace)?, None));
+                let next = || self.next(pace, at_most).map(|(task, behind)| (task, Some(behind)));
+                let taken = match pace {
+                    Pace::Run => landed().or_else(next),
+                    // What can be begun is, before the device is asked.
+                    Pace::Begin | Pace::Try => next().or_else(|| if has_begun { None } else { landed() }),
+                    Pace::End | Pace::EndAll => landed(),
+                };
+                let Some((task, begins)) = taken else {
+                    // A driver may keep commands back until somebody asks for them.
+                    if pace == Pace::Begin
+                        && let Some(task) = self.last()
+                    {
+                        task.get().is_over_soon(0);
+                    }
+                    break;
                 };
                 any = true;
                 let expected = task.get().expected;
@@ -385,14 +456,15 @@ impl Lane {
                     changed().notify();
                     untold = 0;
                 }
-                if has_landed {
-                    task.end();
-                } else if !task.run(self, pace, behind) {
-                    // It is in flight.
-                    if matches!(pace, Pace::Begin | Pace::Try) {
-                        break;
+                match begins {
+                    None => task.end(),
+                    Some(behind) => {
+                        if !task.run(self, pace, behind) {
+                            // It is in flight.
+                            has_begun = true;
+                            continue;
+                        }
                     }
-                    continue;
                 }
                 self.expected.fetch_sub(expected, Relaxed);
                 untold += expected + 1;
@@ -405,25 +477,41 @@ impl Lane {
             }
             match self.turn.compare_exchange(knocks, 0, AcqRel, Acquire) {
                 Ok(_) => return any,
+                Err(_) if pace == Pace::Begin && self.computes() => {
+                    self.turn.swap(0, AcqRel);
+                    self.pass_on();
+                    return any;
+                }
                 // Another thread counts on this one to leave nothing that can be done.
                 Err(more) => (knocks, pace) = (more, Pace::Run),
             }
         }
     }
 
-    /// Takes the head out, if it is ready, for the device at least, takes at most this many nanoseconds, and
-    /// no task is in flight. With a [`Behind`] it is to be begun behind another. Only for the thread that has
-    /// the turn.
-    fn next(&self, pace: Pace, at_most: u64) -> Option<(TaskRef, Option<Behind>)> {
-        if self.flight.load(Relaxed) != GROUND {
-            return None;
+    /// The thread that had the turn goes on to devices, and others have knocked: one of them runs what it has
+    /// left, or a helper does.
+    fn pass_on(&'static self) {
+        if self.is_ready() == Some(true) {
+            changed().notify();
+            if helps(self) {
+                self.call();
+            }
         }
-        let mut behind = None;
+    }
+
+    /// Takes the head out, if it is ready, for the device at least, takes at most this many nanoseconds, and
+    /// there is room for it in flight; with what it is to be begun behind. Only for the thread that has the
+    /// turn.
+    fn next(&self, pace: Pace, at_most: u64) -> Option<(TaskRef, Behind)> {
+        let (aloft, mut behind) = (self.aloft(), Behind::default());
         let task = self.queue().pop_front_if(|task| {
+            if !self.has_room(aloft, task) {
+                return false;
+            }
             let task = task.get();
-            let mut is_behind = || {
-                behind = if self.runs == Runs::InQueue { task.behind(self.device) } else { None };
-                behind.is_some()
+            let mut is_behind = || match self.runs {
+                Runs::InQueue => task.behind(self.device).map(|others| behind = others).is_some(),
+                _ => false,
             };
             task.expected <= at_most && (pace != Pace::Try || task.flies) && (task.is_ready() || is_behind())
         })?;
@@ -450,12 +538,40 @@ fn call_helpers_of_devices(lanes: &[&'static Lane]) {
     }
 }
 
+/// A device is done with a task in flight, which says so.
+pub(super) fn landed() {
+    changed().notify();
+}
+
 /// Drives lanes until `done` says so; before it sleeps, `else_run` may run something else, and says whether
 /// it has.
 pub(super) fn drive_until_or(
     lanes: &[&'static Lane],
+    done: impl FnMut() -> bool,
+    else_run: impl FnMut() -> bool,
+) {
+    let end = |lanes: &[&'static Lane]| lanes.iter().any(|lane| lane.drive(Pace::End));
+    drive_and_end(lanes, done, else_run, end);
+}
+
+/// Drives lanes until `done` says so, which it does when all that the caller has put into them is done.
+pub(super) fn drain(lanes: &[&'static Lane], done: impl FnMut() -> bool) {
+    let end = |lanes: &[&'static Lane]| {
+        if lanes.iter().any(|lane| !lane.queue().is_empty()) {
+            return lanes.iter().any(|lane| lane.drive(Pace::End));
+        }
+        // Nothing is left to begin.
+        lanes.iter().filter(|lane| lane.drive(Pace::EndAll)).count() > 0
+    };
+    drive_and_end(lanes, done, || false, end);
+}
+
+/// `end` ends something that was begun, and says whether there was anything.
+fn drive_and_end(
+    lanes: &[&'static Lane],
     mut done: impl FnMut() -> bool,
     mut else_run: impl FnMut() -> bool,
+    end: impl Fn(&[&'static Lane]) -> bool,
 ) {
     let mut idle_rounds = 0u32;
     loop {
@@ -477,7 +593,7 @@ pub(super) fn drive_until_or(
         if done() {
             return;
         }
-        if any || pace == Pace::Begin && lanes.iter().any(|lane| lane.drive(Pace::End)) {
+        if any || pace == Pace::Begin && end(lanes) {
             idle_rounds = 0;
             continue;
         }
@@ -569,7 +685,8 @@ impl Blocked {
                     ready.push(lane);
                     false
                 }
-                None => false,
+                // The thread that is at it may have taken out what comes next, and leave.
+                None => lane.is_at_work(),
             });
             self.count.store(lanes.len() as u32, Relaxed);
         }

@@ -24,8 +24,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Expected nanoseconds of a kernel that never ran on the device: worth a wake-up.
-const UNKNOWN: u64 = 100_000;
+/// Expected nanoseconds of a kernel that never ran on the device: worth a wake-up, and nothing is begun
+/// beside it.
+const UNKNOWN: u64 = 1_000_000;
 
 /// A part for a device.
 pub(super) struct KernelPart<'r> {
@@ -166,7 +167,7 @@ impl<'r> KernelPart<'r> {
     }
 
     /// Runs it; returns when it is done, or, if it may fly, when the device has it.
-    pub fn run(mut self, stop: StopFlag<'_>, begin: Begin) -> Result<Option<Flight<'r>>, Error> {
+    pub fn run(mut self, stop: StopFlag<'_>, begin: Begin<'_>) -> Result<Option<Flight<'r>>, Error> {
         let flies = self.effort().flies && begin.may_fly != MayFly::No;
         for (arg, (part, own)) in self.args.iter_mut().zip(&self.boxes) {
             if *own {
@@ -222,23 +223,24 @@ pub(super) fn fly<'r>(
     target: &'r Target,
     args: &[Arg],
     items: u64,
-    begin: Begin,
+    begin: Begin<'_>,
 ) -> Result<Option<Flight<'r>>, Error> {
     let at = Instant::now();
     let Some(event) = launch.begin(args, begin.may_fly == MayFly::Watched, begin.after)? else {
         let elapsed = at.elapsed().as_nanos() as u64;
-        match begin.after {
-            Some(_) => target.rate.add_at_most(elapsed, items),
-            None => target.rate.add(elapsed, items),
+        match begin.is_behind || !begin.after.is_empty() {
+            true => target.rate.add_at_most(elapsed, items),
+            false => target.rate.add(elapsed, items),
         }
         return Ok(None);
     };
-    let (is_watched, is_behind) = (begin.may_fly == MayFly::Watched, begin.after.is_some());
+    let (is_watched, is_behind) = (begin.may_fly == MayFly::Watched, !begin.after.is_empty());
+    let is_queued = begin.is_behind;
     let end = move |before: Option<Instant>| {
         // SAFETY: an event of the target's backend, given back below.
         unsafe {
             // A thread that has been elsewhere sees no more than that it is over.
-            let is_late = (is_watched || is_behind) && target.device.has_fired(event);
+            let is_late = is_queued || (is_watched || is_behind) && target.device.has_fired(event);
             let (start, at_most) = match before.filter(|_| !is_late) {
                 Some(before) => (before.max(at), false),
                 None => (at, is_late || is_behind),

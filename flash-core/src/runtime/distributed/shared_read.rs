@@ -16,7 +16,7 @@ use super::task::Begin;
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::coherence::DirectoryGuard;
-use crate::memory::device::{DeviceBuffer, DeviceCopy, DeviceMemory, LastUse};
+use crate::memory::device::{DeviceBuffer, DeviceCopy, DeviceMemory, LastUse, Unfilled};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::incoming::{Reader, Ticket};
 use crate::memory::region::Region;
@@ -66,10 +66,13 @@ pub(super) struct BufferPin {
 struct BookedCopy<'r> {
     header: &'r ArrayInner,
     ticket: Option<Ticket>,
+    /// The buffer that it fills.
+    unfilled: Unfilled,
 }
 
 impl BookedCopy<'_> {
     fn arrived(mut self) {
+        std::mem::take(&mut self.unfilled).filled();
         if let Some(ticket) = self.ticket.take() {
             self.header.arrived(ticket, true);
         }
@@ -78,6 +81,8 @@ impl BookedCopy<'_> {
 
 impl Drop for BookedCopy<'_> {
     fn drop(&mut self) {
+        // Before others take the buffer for one that they may copy to.
+        drop(std::mem::take(&mut self.unfilled));
         if let Some(ticket) = self.ticket.take() {
             self.header.arrived(ticket, false);
         }
@@ -101,11 +106,26 @@ impl<'r> Array<'r> {
     ) -> Result<(), Error> {
         let (header, reader) = self.share();
         let place = device.map_or(Place::HOST, DeviceMemory::place);
+        let mut unfilled = Unfilled::default();
         loop {
             let mut directory = match device {
                 Some(device) => {
                     let hull = region.hull(&self.grid());
-                    self.make_shared_room(device, hull, ways)?
+                    let mut directory = header.directory();
+                    match directory.whole_source(Some(reader), place, region, |from| rank(from, Some(device)))
+                    {
+                        Some(from)
+                            if directory.lacks_for(reader, place, region) == (region.clone(), false)
+                                && self.by_writer(from, region.clone()).len() == 1 =>
+                        {
+                            unfilled = device.reserve_to_fill(header, &mut directory, hull)?;
+                            directory
+                        }
+                        _ => {
+                            drop(directory);
+                            self.make_shared_room(device, hull, ways)?
+                        }
+                    }
                 }
                 None => {
                     header.commit(region.hull(&self.grid()))?;
@@ -120,7 +140,8 @@ impl<'r> Array<'r> {
             let sources = directory.sources_for(Some(reader), place, &lacking, |from| rank(from, device));
             for (from, part) in sources {
                 for part in self.by_writer(from, part) {
-                    self.copy_shared([from, place], part, &mut directory, ways)?;
+                    let unfilled = std::mem::take(&mut unfilled);
+                    self.copy_shared([from, place], part, unfilled, &mut directory, ways)?;
                 }
             }
             drop(directory);
@@ -159,7 +180,9 @@ impl<'r> Array<'r> {
         loop {
             let mut directory = header.directory();
             match directory.copy(place) {
-                Some(copy) if copy.has_room(&hull) => {
+                Some(copy)
+                    if copy.has_room(&hull) && !(copy.is_lost() && directory.current(place).is_empty()) =>
+                {
                     copy.last_use().set(LastUse::now());
                     return Ok(directory);
                 }
@@ -190,6 +213,7 @@ impl<'r> Array<'r> {
         &mut self,
         [from, to]: [Place; 2],
         region: Region,
+        unfilled: Unfilled,
         directory: &mut DirectoryGuard<'_>,
         ways: &mut TaskSink<'_>,
     ) -> Result<(), Error> {
@@ -201,9 +225,9 @@ impl<'r> Array<'r> {
         let buffers: SmallVec<[Arc<DeviceBuffer>; 2]> =
             [from, to].into_iter().filter_map(|place| Some(directory.copy(place)?.keep())).collect();
         let ticket = directory.arrivals().book(reader, to, region.clone());
-        let booked = BookedCopy { header, ticket: Some(ticket) };
+        let booked = BookedCopy { header, ticket: Some(ticket), unfilled };
         let moved = region.clone();
-        let work = move |begin: Begin| {
+        let work = move |begin: Begin<'_>| {
             // SAFETY: both ends are buffers of the array, which are kept here; the memory is held, so that it
             // is not written; the missing elements are not read at the destination, and other runs that need
             // them wait.

@@ -4,18 +4,18 @@
 //! table at [`Task`] says which thread may touch which field. It waits only for tasks of its run that were
 //! made before it, so there is no circle: for their end, or for an argument's input. If the input was not
 //! made, the task does not run and fails itself. A task may be *in flight*: its device goes on without a
-//! thread. The device's callback only tells the lane, and the thread that drives the lane next ends the
-//! task; if it flies [watched](MayFly::Watched), that thread waits for the device.
+//! thread. The device's callback only says that it has landed, and the thread that drives the lane next ends
+//! it; if it flies [watched](MayFly::Watched), that thread waits for the device.
 //!
-//! A task may be begun *behind* the last one that it waits for, if their device has that and waits in its
-//! queues. The thread that begins it holds a [`Behind`] meanwhile, so that the event of the other stays. It
-//! ends after the other, and fails as if it had not run if that has failed.
+//! A task may be begun *behind* those that it still waits for, if their device has them all and waits in its
+//! queues. The thread that begins it holds a [`Behind`] meanwhile, so that the events of the others stay. It
+//! ends after the others, and fails as if it had not run if one that makes its input has failed.
 //!
 //! [`Tasks`] owns the tasks of a run; a [`TaskRef`] is not used after it is gone. What a task borrows has
 //! its lifetime taken off. So the scheduler drains its lanes before anything of the run is dropped, also
 //! after a panic, and `Tasks` asserts that all are done.
 
-use super::lane::{Lane, Pace};
+use super::lane::{self, Lane, Pace};
 use crate::devices::{After, take_error};
 use crate::error::Error;
 use crate::workers::blocking;
@@ -30,14 +30,16 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// The work of a task. If it may, it leaves the rest to its device.
-pub(super) type Work<'r> = Box<dyn FnOnce(Begin) -> Result<Option<Flight<'r>>, Outcome> + 'r>;
+pub(super) type Work<'r> = Box<dyn FnOnce(Begin<'_>) -> Result<Option<Flight<'r>>, Outcome> + 'r>;
 
 /// How a task begins.
 #[derive(Clone, Copy)]
-pub(super) struct Begin {
+pub(super) struct Begin<'a> {
     pub may_fly: MayFly,
-    /// What its device has to wait for: then it may fly.
-    pub after: Option<After>,
+    /// What its device has to wait for: if there is anything, it may fly.
+    pub after: &'a [After],
+    /// Its lane has other work, which may come first.
+    pub is_behind: bool,
 }
 
 /// Whether a task may go on without a thread.
@@ -77,8 +79,9 @@ pub(super) struct Flight<'r> {
     pub end: Box<dyn FnOnce(Option<Instant>) -> Result<(), Outcome> + 'r>,
 }
 
-/// Keeps the event of a task in flight, until a task is begun behind it.
-pub(super) struct Behind(MutexGuard<'static, Option<After>>);
+/// Keeps the events of tasks in flight, until a task is begun behind them. None: it waits for nothing more.
+#[derive(Default)]
+pub(super) struct Behind(SmallVec<[MutexGuard<'static, Option<After>>; 2]>);
 
 /// Not begun.
 const WAITING: u8 = 0;
@@ -86,10 +89,12 @@ const WAITING: u8 = 0;
 const FOR_DEVICE: u8 = 1;
 /// It runs, or its device has it.
 const BEGUN: u8 = 2;
+/// Its device is done with it, or a thread is to wait for that: it has to be ended.
+const LANDED: u8 = 3;
 /// Done, and it succeeded.
-const DONE: u8 = 3;
+const DONE: u8 = 4;
 /// Done, and it failed, or was skipped because a task that makes its input had failed.
-const FAILED: u8 = 4;
+const FAILED: u8 = 5;
 
 /// One piece of work in a lane.
 ///
@@ -97,10 +102,10 @@ const FAILED: u8 = 4;
 /// |---|---|---|
 /// | `waits` to `brings_late` | its maker, before it enters a lane | all |
 /// | `work` | taken by the thread that runs it, once | the same |
-/// | `flight` | the thread that runs it | the thread that ends it, after the lane's `flight` |
+/// | `flight` | the thread that runs it | the thread that ends it, after the state [`LANDED`] |
 /// | `given` | the threads that run it and end it | all, under its lock |
 /// | `outcome`, `ended` | the thread that ends it, before `state` | all, after `state` |
-/// | `state` | its maker, before it enters a lane; then the thread that runs it | all |
+/// | `state` | its maker, before it enters a lane; the thread that runs it; for [`LANDED`] that or its device's; the thread that ends it | all |
 pub(super) struct Task {
     /// Tasks that must be done before. With an argument's number: the task makes that argument's input.
     waits: SmallVec<[(TaskRef, Option<u32>); 4]>,
@@ -169,39 +174,43 @@ impl TaskRef {
     }
 
     /// Runs it; called by the thread that has its lane's turn, once it is ready, or can be begun behind
-    /// another. False: it is in flight, and the lane has it.
-    pub(super) fn run(self, lane: &'static Lane, pace: Pace, behind: Option<Behind>) -> bool {
+    /// others. False: it is in flight, and the lane has it.
+    pub(super) fn run(self, lane: &'static Lane, pace: Pace, behind: Behind) -> bool {
         self.run_or_begin(Some((lane, pace)), behind)
     }
 
     /// Runs a task that is in no lane, once it is ready.
     pub(super) fn run_here(self) {
-        self.run_or_begin(None, None);
+        self.run_or_begin(None, Behind::default());
     }
 
-    fn run_or_begin(self, lane: Option<(&'static Lane, Pace)>, behind: Option<Behind>) -> bool {
+    fn run_or_begin(self, lane: Option<(&'static Lane, Pace)>, behind: Behind) -> bool {
         let task = self.get();
         // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
         task.state.store(BEGUN, Relaxed);
-        let after = behind.as_ref().and_then(|Behind(given)| **given);
+        let after: SmallVec<[After; 2]> = behind.0.iter().filter_map(|given| **given).collect();
+        let has_after = !after.is_empty();
+        // Then this thread does not wait for it: the others end before it.
+        let has_flights = lane.is_some_and(|(lane, _)| lane.has_flights());
         let may_fly = match lane {
             Some((lane, _)) if !lane.computes() && blocking::devices_wait() => MayFly::Alone,
             Some((lane, Pace::Begin | Pace::Try)) if !lane.computes() => MayFly::Watched,
-            _ if after.is_some() => MayFly::Watched,
+            _ if has_after || has_flights => MayFly::Watched,
             _ => MayFly::No,
         };
+        let begin = Begin { may_fly, after: &after, is_behind: has_flights };
         let outcome = match (task.not_made(), work) {
             (Some(outcome), _) => Err(outcome),
             (None, None) => Ok(None),
-            (None, Some(work)) => outcome_of(|| work(Begin { may_fly, after })),
+            (None, Some(work)) => outcome_of(|| work(begin)),
         };
         // Before anything that may call back.
-        let is_behind = behind.map(drop).is_some();
+        drop(behind);
         match outcome {
             Ok(Some(flight)) => self.fly(flight, lane, may_fly),
-            // It ends after the other.
-            outcome if is_behind => {
+            // It ends after the others.
+            outcome if has_after => {
                 let end = Box::new(move |_| outcome.map(drop));
                 self.fly(Flight { work: None, end }, lane, may_fly)
             }
@@ -214,9 +223,11 @@ impl TaskRef {
 
     /// Leaves it to its device.
     fn fly(self, flight: Flight<'static>, lane: Option<(&'static Lane, Pace)>, how: MayFly) -> bool {
-        unsafe extern "C" fn landed(lane: *mut c_void) {
-            // SAFETY: the lane that was passed with this function, which lives for ever.
-            unsafe { &*lane.cast_const().cast::<Lane>() }.landed();
+        unsafe extern "C" fn landed(task: *mut c_void) {
+            // SAFETY: the task that was passed with this function, which is not ended before it has landed.
+            unsafe { &*task.cast_const().cast::<Task>() }.state.store(LANDED, Release);
+            // It may be gone by now.
+            lane::landed();
         }
         let work = flight.work;
         // SAFETY: only the thread that runs it comes here; the lane hands it to the one that ends it.
@@ -226,18 +237,20 @@ impl TaskRef {
             return true;
         };
         *self.get().given() = work.filter(|work| work.is_in_queue());
+        let is_over = || self.get().state.store(LANDED, Release);
         if let (MayFly::Alone, Some(After { device, event })) = (how, work)
             && let Some(on_ready) = device.api.event_on_ready
         {
             lane.takes_off(self);
-            let context = std::ptr::from_ref(lane).cast_mut().cast();
             // SAFETY: an event of this device that is not given back before it has fired.
-            if unsafe { take_error(on_ready(event, landed, context)) }.is_err() {
+            if unsafe { take_error(on_ready(event, landed, self.0.as_ptr().cast())) }.is_err() {
                 // It will not be called: the thread that drives the lane waits.
-                lane.landed();
+                is_over();
+                lane::landed();
             }
         } else {
-            lane.begun(self);
+            is_over();
+            lane.takes_off(self);
         }
         false
     }
@@ -293,21 +306,37 @@ impl Task {
         self.given.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// If all that it waits for is done but one task, which makes its input and which the device of this
-    /// number has: what it can be begun behind. It does not wait: a thread that ends or begins something
-    /// there may wait for this one.
+    /// It was begun, and has to be ended.
+    pub fn has_landed(&self) -> bool {
+        self.state.load(Acquire) == LANDED
+    }
+
+    /// What it can be begun behind: all that makes its input and is not done, if the device of this number
+    /// has it, and if whatever else it waits for comes before one of those. It does not wait: a thread that
+    /// ends or begins something there may wait for this one.
     pub fn behind(&self, device: usize) -> Option<Behind> {
         if !self.flies {
             return None;
         }
-        let mut left = self.waits.iter().filter(|(before, _)| !before.get().is_done());
-        // Without an argument, the other's failure is none of this one's, but a device may think it is.
-        let (Some((before, Some(_))), None) = (left.next(), left.next()) else { return None };
-        // SAFETY: as in `TaskRef::get`; the guard goes before this task can be done, and so before the run.
-        let before: &'static Task = unsafe { before.0.as_ref() };
-        let given = before.given.try_lock().ok()?;
-        let is_there = given.is_some_and(|work| ptr::from_ref(work.device).addr() == device);
-        is_there.then_some(Behind(given))
+        let mut behind = Behind::default();
+        let left = || self.waits.iter().filter(|(before, _)| !before.get().is_done());
+        for (before, _) in left().filter(|(_, argument)| argument.is_some()) {
+            // SAFETY: as in `TaskRef::get`; the guard goes before this task can be done, and so before the
+            // run.
+            let before: &'static Task = unsafe { before.0.as_ref() };
+            let given = before.given.try_lock().ok()?;
+            let is_there = given.is_some_and(|work| ptr::from_ref(work.device).addr() == device);
+            if !is_there {
+                return None;
+            }
+            behind.0.push(given);
+        }
+        // The failure of one that only has to come before is none of this one's, but a device may think it
+        // is. So there has to be one of the others that comes after it.
+        let after = |(other, _): &(TaskRef, _), before| other.get().waits.iter().any(|(of, _)| of == before);
+        let comes_after = |before| self.waits.iter().any(|wait| wait.1.is_some() && after(wait, before));
+        let is_ordered = left().all(|(before, argument)| argument.is_some() || comes_after(before));
+        is_ordered.then_some(behind)
     }
 
     /// The outcome of a task whose input was not made: it does not run, or has run for nothing.
@@ -344,17 +373,31 @@ impl Task {
         self.waits.iter().any(|(before, _)| waits(before.get()))
     }
 
+    /// For a task that its device has: what that works on.
+    fn work_of_device(&self) -> Option<After> {
+        // SAFETY: asked by the thread that has its lane's turn, and the lane has the task.
+        let flight = unsafe { &*self.flight.get() };
+        flight.as_ref().and_then(|flight| flight.work)
+    }
+
+    /// For a task that its device has: returns when that is done with it.
+    pub fn wait_for_device(&self) {
+        if let Some(After { device, event }) = self.work_of_device()
+            && let Some(wait) = device.api.event_wait
+        {
+            // Its error comes again where the task is ended.
+            // SAFETY: the event of that device, which is given back when the flight ends.
+            let _ = unsafe { take_error(wait(event)) };
+        }
+    }
+
     /// For a task that its device has: whether that is done with it. A device that is to be done soon is
     /// waited for, if a task that is expected to take less than `short` nanoseconds is not done.
     pub fn is_over_soon(&self, short: u64) -> bool {
-        // SAFETY: asked by the thread that has its lane's turn, and the lane has the task.
-        let flight = unsafe { &*self.flight.get() };
-        let Some(After { device, event }) = flight.as_ref().and_then(|flight| flight.work) else {
-            return true;
-        };
+        let Some(After { device, event }) = self.work_of_device() else { return true };
         let start = Instant::now();
         loop {
-            // SAFETY: the event of that device, which is given back when the flight ends.
+            // SAFETY: as above.
             if unsafe { device.has_fired(event) } {
                 return true;
             }

@@ -22,7 +22,7 @@ use super::submissions::{Hold, Node, SubmissionList};
 use crate::devices::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use crate::memory::ArrayInner;
-use crate::memory::device::{DeviceMemory, LastUse};
+use crate::memory::device::{DeviceMemory, LastUse, Unfilled};
 use crate::memory::directory::Place;
 use crate::memory::region::Region;
 use crate::memory::residence::{PublishedResidence, Residence};
@@ -368,15 +368,24 @@ impl<'a> Run<'a> {
             }
             header.set_granule(self.runtime.granule);
             // An error here is found again and reported on the distributed path.
-            memory.reserve(header, &mut directory, 0..header.len() as u64).ok()?;
-            if !lacking.is_empty() && (spec.access != Access::Write || !touched.covered) {
-                let cost = |from| routes::route(from, place).cost;
+            let cost = |from| routes::route(from, place).cost;
+            let (range, reads) = (0..header.len() as u64, spec.access != Access::Write || !touched.covered);
+            let mut unfilled = Unfilled::default();
+            if reads && directory.whole_source(None, place, &all, cost).is_some() {
+                unfilled = memory.reserve_to_fill(header, &mut directory, range).ok()?;
+            } else {
+                memory.reserve(header, &mut directory, range).ok()?;
+            }
+            if !lacking.is_empty() && reads {
                 for (from, part) in directory.sources(place, &lacking, cost) {
                     let transfer = Transfer::new(header, &directory, [from, place], &part).ok()?;
                     // SAFETY: the run holds the memory and has its directory, by which this is current there
                     // and not on the device: nothing writes it there, and nothing touches it here.
                     match unsafe { transfer.run(&part) } {
-                        Ok(()) => directory.copied(place, &part),
+                        Ok(()) => {
+                            std::mem::take(&mut unfilled).filled();
+                            directory.copied(place, &part);
+                        }
                         Err(error) if from == Place::HOST => return Some(Err(error)),
                         // The distributed path tries it again, and knows what a lost device took along.
                         Err(_) => return None,
@@ -425,7 +434,7 @@ impl<'a> Run<'a> {
                 1 if self.ending == Ending::Waited => {
                     launch.wait(args, launch.phases.clone(), &mut 0).map(|()| None)
                 }
-                _ => launch.begin(args, self.ending == Ending::Waited, None),
+                _ => launch.begin(args, self.ending == Ending::Waited, &[]),
             };
             match event? {
                 Some(event) => self.pending.push((position, event)),

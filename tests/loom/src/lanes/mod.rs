@@ -7,7 +7,7 @@ mod sync;
 mod task;
 
 use crate::check;
-use lane::{Lane, Runs, drive_until, drive_until_or};
+use lane::{Lane, Pace, Runs, drain, drive_until, drive_until_or};
 use task::TaskRef;
 
 /// The time of a task, in nanoseconds, for which a helper is called.
@@ -206,6 +206,78 @@ fn tasks_are_begun_behind_others_and_end_after_them() {
         copies.push(down.clone());
         drive_until(&lanes, || down.get().is_done());
         assert_eq!([up, kernel, down].map(|task| task.get().runs()), [1; 3]);
+        sync::join();
+    });
+}
+
+#[test]
+fn a_kernel_is_begun_behind_all_copies_that_it_waits_for() {
+    check(2, || {
+        let lanes @ [copies, kernels] = queues();
+        let up = [0; 2].map(|_| TaskRef::that_flies(0, &[]));
+        let kernel = TaskRef::that_flies(0, &up);
+        up.iter().for_each(|task| copies.push(task.clone()));
+        kernels.push(kernel.clone());
+        // Another run's task ends some of them meanwhile.
+        let other = loom::thread::spawn(move || {
+            let task = TaskRef::that_flies(0, &[]);
+            copies.push(task.clone());
+            drive_until(&[copies], || task.get().is_done());
+            assert_eq!(task.get().runs(), 1);
+        });
+        drain(&lanes, || kernel.get().is_done());
+        assert_eq!(up.map(|task| task.get().runs()), [1; 2]);
+        assert_eq!(kernel.get().runs(), 1);
+        other.join().unwrap();
+        sync::join();
+    });
+}
+
+#[test]
+fn a_helper_that_finds_a_lane_taken_gets_what_its_caller_leaves_for_devices() {
+    check(3, || {
+        let lanes @ [device, here] = [queues()[0], lane()];
+        let first = TaskRef::that_flies(2, &[]);
+        device.push(first.clone());
+        // The second is too long to be run before the device is looked at again.
+        let tasks = [1, LONG].map(|expected| TaskRef::new(expected, 0, &[]));
+        tasks.iter().for_each(|task| here.push(task.clone()));
+        let last = TaskRef::new(0, 0, &tasks);
+        here.push(last.clone());
+        drive_until(&lanes, || first.get().is_done() && last.get().is_done());
+        assert_eq!([&first, &last].map(|task| task.get().runs()), [1, 1]);
+        assert_eq!(tasks.map(|task| task.get().runs()), [1, 1]);
+        sync::join();
+    });
+}
+
+#[test]
+fn few_are_in_flight_that_take_long_together() {
+    for (expected, begun) in [(1, 16), (400_000, 3), (2_000_000, 1)] {
+        check(1, move || {
+            let lane = queues()[0];
+            let tasks = [0; 20].map(|_| TaskRef::that_flies(expected, &[]));
+            tasks.iter().for_each(|task| lane.push(task.clone()));
+            assert_eq!(tasks.iter().filter(|task| task.get().has_landed()).count(), begun);
+            while !lane.is_idle() {
+                lane.drive(Pace::EndAll);
+                lane.begin_ready();
+            }
+            assert!(tasks.iter().all(|task| task.get().runs() == 1));
+        });
+    }
+}
+
+#[test]
+fn several_in_flight_of_which_the_device_says_when_they_are_over_end_in_order() {
+    check(3, || {
+        let lane = queues()[0];
+        let first = TaskRef::that_flies(0, &[]);
+        let second = TaskRef::that_flies(0, std::slice::from_ref(&first));
+        lane.put(first.clone());
+        lane.put(second.clone());
+        drive_until(&[lane], || second.get().is_done());
+        assert_eq!([first, second].map(|task| task.get().runs()), [1; 2]);
         sync::join();
     });
 }

@@ -1,6 +1,6 @@
 //! Tasks for the lanes, whose contents count their runs.
 
-use super::lane::{Lane, Pace};
+use super::lane::{self, Lane, Pace};
 use super::sync;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,8 @@ pub(super) struct Task {
     /// Number of runs: loom fails if two accesses to it are not ordered.
     runs: UnsafeCell<u32>,
     done: AtomicBool,
+    /// It was begun, and has to be ended.
+    landed: AtomicBool,
     /// It goes on without a thread, once it was begun.
     pub flies: bool,
     /// What its device has of it: an event, until it is given back.
@@ -28,11 +30,9 @@ unsafe impl Sync for Task {}
 #[derive(Clone)]
 pub(crate) struct TaskRef(Arc<Task>);
 
-/// Keeps the event of another task, until one is begun behind it.
-pub(super) struct Behind {
-    _given: MutexGuard<'static, bool>,
-    other: TaskRef,
-}
+/// Keeps the events of other tasks, until one is begun behind them.
+#[derive(Default)]
+pub(super) struct Behind(Vec<(MutexGuard<'static, bool>, TaskRef)>);
 
 impl TaskRef {
     pub fn new(expected: u64, priority: i32, waits: &[TaskRef]) -> TaskRef {
@@ -47,31 +47,38 @@ impl TaskRef {
         let (runs, done) = (UnsafeCell::new(0), AtomicBool::new(false));
         let (event, given) = (UnsafeCell::new(false), sync::Mutex::new(false));
         let waits = waits.to_vec();
-        TaskRef(Arc::new(Task { expected, priority, waits, runs, done, flies, event, given }))
+        let landed = AtomicBool::new(false);
+        TaskRef(Arc::new(Task { expected, priority, waits, runs, done, landed, flies, event, given }))
     }
 
     pub fn get(&self) -> &Task {
         &self.0
     }
 
-    pub fn run(self, lane: &'static Lane, pace: Pace, behind: Option<Behind>) -> bool {
-        if let Some(behind) = &behind {
+    pub fn run(self, lane: &'static Lane, pace: Pace, behind: Behind) -> bool {
+        for (_, other) in &behind.0 {
             // SAFETY: loom checks this access.
-            behind.other.0.event.with(|event| assert!(unsafe { *event }, "the event is there"));
+            other.0.event.with(|event| assert!(unsafe { *event }, "the event is there"));
         }
         if self.0.flies {
             // SAFETY: loom checks this access.
             self.0.event.with_mut(|event| unsafe { *event = true });
             *self.0.given.lock().unwrap() = true;
         }
+        // What it is begun behind may be given back from here on.
+        drop(behind);
         if self.0.flies && matches!(pace, Pace::Begin | Pace::Try) {
             // The thread that ends it waits for its device.
-            lane.begun(self);
+            self.0.landed.store(true, Ordering::Release);
+            lane.takes_off(self);
             return false;
         }
         if self.0.flies {
-            lane.takes_off(self);
-            sync::spawn(|| lane.landed());
+            lane.takes_off(self.clone());
+            sync::spawn(move || {
+                self.0.landed.store(true, Ordering::Release);
+                lane::landed();
+            });
             return false;
         }
         self.end();
@@ -92,13 +99,29 @@ impl TaskRef {
 
 impl Task {
     pub fn behind(&self, _device: usize) -> Option<Behind> {
-        let mut left = self.waits.iter().filter(|before| !before.get().is_done());
-        let (other, None) = (left.next()?.clone(), left.next()) else { return None };
-        // SAFETY: the other task is kept as long, and dropped after it.
-        let given =
-            unsafe { std::mem::transmute::<&sync::Mutex<bool>, &'static sync::Mutex<bool>>(&other.0.given) };
-        let given = given.try_lock().ok()?;
-        (self.flies && *given).then(|| Behind { _given: given, other })
+        let mut behind = Behind::default();
+        for other in self.waits.iter().filter(|before| !before.get().is_done()) {
+            // SAFETY: the other task is kept as long, and dropped after it.
+            let given = unsafe {
+                std::mem::transmute::<&sync::Mutex<bool>, &'static sync::Mutex<bool>>(&other.0.given)
+            };
+            let given = given.try_lock().ok()?;
+            if !self.flies || !*given {
+                return None;
+            }
+            behind.0.push((given, other.clone()));
+        }
+        Some(behind)
+    }
+
+    pub fn has_landed(&self) -> bool {
+        self.landed.load(Ordering::Acquire)
+    }
+
+    /// Its device has its event.
+    pub fn wait_for_device(&self) {
+        // SAFETY: loom checks this access.
+        self.event.with(|event| assert!(unsafe { *event }, "the event is there"));
     }
 
     pub fn is_ready(&self) -> bool {

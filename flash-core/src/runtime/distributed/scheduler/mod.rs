@@ -222,7 +222,7 @@ impl<'r> Scheduler<'r> {
     /// A kernel of that submission has run at a place, with or without an error.
     pub fn was_run(&mut self, kernel: &KeptKernel, place: Place, error: Option<Error>) {
         let waits = self.waits(&kernel.touches, place);
-        let work = move |_| match error {
+        let work = move |_: Begin<'_>| match error {
             Some(error) => Err(Outcome::Error(error)),
             None => Ok(None),
         };
@@ -436,7 +436,7 @@ impl<'r> Scheduler<'r> {
         touches: &[Touches],
         place: Place,
         effort: Effort,
-        work: impl FnOnce(StopFlag<'_>, Begin) -> Result<Option<Flight<'r>>, Error> + 'r,
+        work: impl FnOnce(StopFlag<'_>, Begin<'_>) -> Result<Option<Flight<'r>>, Error> + 'r,
     ) {
         // A thread watches over one that has a limit.
         let is_limited = device_launch::timeout(node, self.runtime).is_some();
@@ -474,18 +474,18 @@ impl<'r> Scheduler<'r> {
         &mut self,
         node: &'w Node,
         plan: &'w Plan,
-        work: impl FnOnce(StopFlag<'_>, Begin) -> Result<Option<Flight<'w>>, Error> + 'w,
+        work: impl FnOnce(StopFlag<'_>, Begin<'_>) -> Result<Option<Flight<'w>>, Error> + 'w,
     ) -> Work<'w>
     where
         'r: 'w,
     {
         let watch = self.watch;
-        let work = move |stop: StopFlag<'_>, begin| match watch.and_then(|watch| watch.stopped()) {
+        let work = move |stop: StopFlag<'_>, begin: Begin<'_>| match watch.and_then(|watch| watch.stopped()) {
             Some(reason) => Err(reason.clone()),
             None => work(stop, begin),
         };
         let Some(limit) = device_launch::timeout(node, self.runtime) else {
-            return Box::new(move |begin| Ok(work(watch.and_then(|watch| watch.flag()), begin)?));
+            return Box::new(move |begin: Begin<'_>| Ok(work(watch.and_then(|watch| watch.flag()), begin)?));
         };
         let latest = self.latest();
         let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
@@ -494,7 +494,7 @@ impl<'r> Scheduler<'r> {
             let mut runs = false;
             let work = |stop: StopFlag<'_>| {
                 runs = true;
-                work(stop, Begin { may_fly: MayFly::No, after: None }).map(|_| ())
+                work(stop, Begin { may_fly: MayFly::No, after: &[], is_behind: false }).map(|_| ())
             };
             let outcome = timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
             outcome.map(|()| None).map_err(|error| match error {

@@ -76,7 +76,7 @@ impl<'r> Scheduler<'r> {
                 (args, boxes)
             });
         }
-        let work = move |stop: StopFlag<'_>, begin: Begin| {
+        let work = move |stop: StopFlag<'_>, begin: Begin<'_>| {
             let mut placed = placed;
             let args = match &mut placed {
                 None => recorded,
