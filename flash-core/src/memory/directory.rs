@@ -278,9 +278,11 @@ impl Directory {
         region: &Region,
         cost: impl Fn(Place) -> u64,
     ) -> Option<Place> {
+        if self.copy(place).is_some() || self.kept_at(place) != place {
+            return None;
+        }
         let hull = region.hull(&self.grid);
-        let is_new = self.kept_at(place) == place && self.copy(place).is_none();
-        if !is_new || hull.end - hull.start != region.elements() {
+        if hull.end - hull.start != region.elements() {
             return None;
         }
         match self.sources_for(reader, place, region, cost)[..] {
