@@ -15,6 +15,7 @@
 
 mod copies;
 mod pinned;
+mod room;
 mod spaces;
 pub(super) mod staging;
 #[cfg(test)]
@@ -25,19 +26,18 @@ use super::directory::{Directory, Place};
 use super::shared_pages::{self, SharedPages};
 use super::transfer::{Counters, End, Transfer, Transfers};
 use crate::devices::{DeviceHandle, take_error};
-use crate::error::{DeviceMemoryError, Error};
+use crate::error::Error;
 pub(crate) use copies::CopyInFlight;
 use flash_types::Code;
 use flash_types::abi::{Buffer, SPACE_HOST};
 pub(super) use pinned::PinnedByDevices;
+pub(super) use room::Taker;
 use spaces::Spaces;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
-use std::time::{Duration, Instant};
 
 /// The memory of a device that is not the host's: one or several memory spaces of its backend. Devices with
 /// the same main space share all of it. Lives for ever.
@@ -159,31 +159,6 @@ pub(super) fn copied() -> Vec<Arc<ArrayInner>> {
     found.sort_by_key(|header| header.id());
     found.dedup_by_key(|header| header.id());
     found
-}
-
-/// Threads that hold arrays without users just now, to take their copies away; and how often one began to.
-static TAKERS: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
-
-/// Counts its thread among the [`TAKERS`] while it lives. What they hold can be evicted by no other thread.
-pub(super) struct Taker(());
-
-impl Taker {
-    pub fn new() -> Taker {
-        TAKERS.0.fetch_add(1, SeqCst);
-        TAKERS.1.fetch_add(1, SeqCst);
-        Taker(())
-    }
-
-    /// How many there are, and have been.
-    fn count() -> (u32, u64) {
-        (TAKERS.0.load(SeqCst), TAKERS.1.load(SeqCst))
-    }
-}
-
-impl Drop for Taker {
-    fn drop(&mut self) {
-        TAKERS.0.fetch_sub(1, SeqCst);
-    }
 }
 
 /// Tells all arrays of losses that were noted. The caller has locked no directory.
@@ -407,95 +382,6 @@ impl DeviceMemory {
         }
     }
 
-    /// Makes room for this many bytes. Frees the cache, then evicts copies without users, the least recently
-    /// used first; what is current only there is copied to the host first. Returns the buffer of an evicted
-    /// copy, if its size is right; otherwise the bytes are claimed. If that is not enough, other threads may
-    /// hold what could go, to take it away themselves: it is tried again when they have.
-    ///
-    /// # Errors
-    /// [`Error::DeviceMemory`] if there is no room; those of copies.
-    fn make_room(&'static self, bytes: u64) -> Result<Option<DeviceBuffer>, Error> {
-        let mut missing = self.claim(bytes);
-        if missing > 0 && bytes > self.budget() {
-            return Err(self.too_little(bytes, String::new()));
-        }
-        // A taker waits for nobody. Where others always take, the error comes a second late.
-        let until = Instant::now() + Duration::from_secs(1);
-        while missing > 0 {
-            let (takers, before) = Taker::count();
-            self.trim(missing);
-            missing = self.claim(bytes);
-            if missing == 0 {
-                break;
-            }
-            let evicted = self.evict(missing)?;
-            if let Some(buffer) = self.cached(bytes) {
-                return Ok(Some(buffer));
-            }
-            if evicted == 0 {
-                // Another that has been there meanwhile, besides this thread's own, may have held what is
-                // lacking.
-                let others = takers > 0 || Taker::count() != (0, before + 1);
-                if !others || Instant::now() > until {
-                    return Err(self.too_little(bytes, String::new()));
-                }
-                std::thread::yield_now();
-            }
-        }
-        Ok(None)
-    }
-
-    /// Counts this many more bytes as used, if the budget has them. Returns the number that is missing.
-    fn claim(&self, bytes: u64) -> u64 {
-        let mut pool = self.pool();
-        let all = pool.used.saturating_add(pool.cached).saturating_add(bytes);
-        let missing = all.saturating_sub(self.budget());
-        if missing == 0 {
-            pool.used += bytes;
-        }
-        missing
-    }
-
-    /// Frees buffers of the cache, the largest first, until this many bytes are free or none is left.
-    pub fn trim(&self, bytes: u64) {
-        let mut freed = Vec::new();
-        let mut pool = self.pool();
-        let mut left = bytes;
-        while left > 0
-            && let Some((size, buffers)) = pool.free.pop_last()
-        {
-            for buffer in buffers {
-                pool.cached -= size;
-                left = left.saturating_sub(size);
-                freed.push((buffer, size));
-            }
-        }
-        drop(pool);
-        freed.into_iter().for_each(|(buffer, size)| self.free_allocated(buffer, size));
-    }
-
-    /// Evicts copies without users, the least recently used first, until this many bytes went to the cache.
-    /// Returns how many did.
-    fn evict(&self, bytes: u64) -> Result<u64, Error> {
-        let _taker = Taker::new();
-        let mut candidates = self.copied();
-        candidates.sort_by_key(|(used, _)| *used);
-        let mut freed = 0;
-        for (_, header) in candidates {
-            if freed >= bytes {
-                break;
-            }
-            // In use, perhaps by the thread that needs this room: it stays.
-            if !header.state.try_evict() {
-                continue;
-            }
-            let outcome = header.evict(self.place);
-            header.end_evict();
-            freed += outcome?;
-        }
-        Ok(freed)
-    }
-
     /// Arrays of which it has copies, with the times of their last uses.
     fn copied(&self) -> Vec<(u64, Arc<ArrayInner>)> {
         let mut found = Vec::new();
@@ -538,18 +424,6 @@ impl DeviceMemory {
     /// True if a lost device leaves it as it is.
     pub fn outlives_devices(&self) -> bool {
         self.spaces.outlive_devices()
-    }
-
-    #[cold]
-    fn too_little(&self, wanted: u64, reason: String) -> Error {
-        let pool = self.pool();
-        Error::DeviceMemory(Box::new(DeviceMemoryError {
-            device: self.device.id().to_owned(),
-            wanted,
-            budget: self.budget(),
-            held: pool.used,
-            reason,
-        }))
     }
 
     /// Ensures that a device has a buffer with room for a range of elements. One that is too small is

@@ -10,6 +10,7 @@ use crate::memory::{FlashMemory, Transfers};
 pub(in crate::memory) use apart::lock;
 use apart::{Fault, PINNED, fault};
 use proptest::prelude::*;
+use std::time::Duration;
 
 /// The memories of the first `n` devices; the last one copies through the host only.
 pub(in crate::memory) fn devices() -> Vec<&'static DeviceMemory> {

@@ -427,7 +427,8 @@ impl<'r> Array<'r> {
             return Ok(());
         }
         if let DirectoryAccess::Shared(_) = self.books {
-            return self.make_shared_room(device, hull, ways).map(drop);
+            let directory = self.share().0.directory();
+            return self.make_shared_room(directory, device, hull, ways).map(drop);
         }
         let replaced = |copy: &DeviceCopy| !copy.has_room(&hull) || copy.is_lost();
         if self.directory().copy(place).is_some_and(replaced) {

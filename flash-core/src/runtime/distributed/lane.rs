@@ -79,7 +79,7 @@ const MOST_ALOFT: usize = 16;
 /// nothing, and one that is to stop, or comes first, would wait for them.
 const LONG_ALOFT: u64 = 1_000_000;
 
-/// One in so many times, all in flight are waited for one by one: only then it is seen how long each takes.
+/// Every eighth time, the tasks in flight are waited for one by one. Only then the time of each is seen.
 const EXACT: u32 = 8;
 
 /// How often a thread goes through the lanes of devices before it computes: to end what is over soon, and to
@@ -441,7 +441,7 @@ impl Lane {
                     Pace::End | Pace::EndAll => landed(),
                 };
                 let Some((task, begins)) = taken else {
-                    // A driver may keep commands back until somebody asks for them.
+                    // Some drivers send a command only when they are asked whether it is over.
                     if pace == Pace::Begin
                         && let Some(task) = self.last()
                     {

@@ -90,7 +90,7 @@ impl Drop for BookedCopy<'_> {
 }
 
 impl<'r> Array<'r> {
-    fn share(&self) -> (&'r ArrayInner, Reader) {
+    pub(super) fn share(&self) -> (&'r ArrayInner, Reader) {
         match &self.books {
             DirectoryAccess::Shared(share) => (share.header, share.reader),
             _ => unreachable!("only asked of what is shared"),
@@ -121,10 +121,7 @@ impl<'r> Array<'r> {
                             unfilled = device.reserve_to_fill(header, &mut directory, hull)?;
                             directory
                         }
-                        _ => {
-                            drop(directory);
-                            self.make_shared_room(device, hull, ways)?
-                        }
+                        _ => self.make_shared_room(directory, device, hull, ways)?,
                     }
                 }
                 None => {
@@ -168,9 +165,11 @@ impl<'r> Array<'r> {
         Some(self.pins.swap_remove(at).buffer)
     }
 
-    /// A buffer for all that the place has and these elements. Returns with the directory locked.
+    /// A buffer for all that the place has and these elements. Takes the directory, and returns it, locked;
+    /// meanwhile it may be unlocked.
     pub fn make_shared_room(
         &mut self,
+        mut directory: DirectoryGuard<'r>,
         device: &'static DeviceMemory,
         hull: Range<u64>,
         ways: &mut TaskSink<'_>,
@@ -178,7 +177,6 @@ impl<'r> Array<'r> {
         let (header, place) = (self.share().0, device.place());
         let mut is_out_of_use = false;
         loop {
-            let mut directory = header.directory();
             match directory.copy(place) {
                 Some(copy)
                     if copy.has_room(&hull) && !(copy.is_lost() && directory.current(place).is_empty()) =>
@@ -192,6 +190,7 @@ impl<'r> Array<'r> {
                     self.end_use(place, ways.lanes);
                     drive_until(ways.lanes, || !header.directory().is_expecting(place));
                     is_out_of_use = true;
+                    directory = header.directory();
                     continue;
                 }
                 _ => {}
