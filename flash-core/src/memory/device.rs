@@ -2,10 +2,10 @@
 //!
 //! A [`DeviceMemory`] is made once per main space of a backend and lives as long as the process. New bytes
 //! are counted before they are allocated, and only while the budget has room; to make room, cached buffers
-//! are freed first, then copies without users are evicted. A [`DeviceBuffer`] is all zeros when it is
-//! given out, or is overwritten by a copy as a whole ([`Unfilled`]), and goes back to the cache when its last
-//! owner drops it. Only a holder of an array that has
-//! locked its directory makes, replaces or drops the array's copy.
+//! are freed first, then copies without users are evicted. A [`DeviceBuffer`] is all zeros when it is given
+//! out, or is overwritten by a copy as a whole ([`Unfilled`]), and goes back to the cache when its last
+//! owner drops it. Only a holder of an array that has locked its directory makes, replaces or drops the
+//! array's copy.
 //!
 //! Locks, in this order: a memory's state word, its directory, `pool`. A thread that holds `pool` locks
 //! nothing else. An eviction may run while a directory is locked, and locks others: it takes their words
@@ -407,6 +407,7 @@ impl DeviceMemory {
     #[cold]
     pub fn lose(&'static self) {
         self.losses.fetch_add(1, Relaxed);
+        // Of what lies in the cache, too.
         self.trim(u64::MAX);
         for (_, header) in self.copied() {
             // What uses an array that is in use finds out by itself.
@@ -447,7 +448,7 @@ impl DeviceMemory {
         }
         let range = match directory.copy(self.place) {
             // Nothing is in it, and the device may have come back without it.
-            Some(copy) if copy.buffer.is_lost() && directory.current(self.place).is_empty() => {
+            Some(_) if directory.has_lost_buffer(self.place) => {
                 header.home.leave();
                 directory.set_copy(self.place, None);
                 range

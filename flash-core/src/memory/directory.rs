@@ -269,6 +269,12 @@ impl Directory {
         sources
     }
 
+    /// True if the contents of a place's buffer were lost, and nothing was copied there since: another is to
+    /// take its place.
+    pub fn has_lost_buffer(&self, place: Place) -> bool {
+        self.copy(place).is_some_and(DeviceCopy::is_lost) && self.current(place).is_empty()
+    }
+
     /// If a place has no buffer of its own, and another has all of a region that lies in one piece: that
     /// other place.
     pub fn whole_source(

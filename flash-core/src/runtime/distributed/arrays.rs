@@ -18,7 +18,7 @@ use super::task::{Begin, Effort, Flight, MayFly, Outcome, TaskRef, Tasks, Waits}
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::coherence::DirectoryGuard;
-use crate::memory::device::{CopyInFlight, DeviceCopy, DeviceMemory, Unfilled, memory_of};
+use crate::memory::device::{CopyInFlight, DeviceMemory, Unfilled, memory_of};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::incoming::Ticket;
 use crate::memory::region::{Grid, GridBox, Region};
@@ -430,8 +430,11 @@ impl<'r> Array<'r> {
             let directory = self.share().0.directory();
             return self.make_shared_room(directory, device, hull, ways).map(drop);
         }
-        let replaced = |copy: &DeviceCopy| !copy.has_room(&hull) || copy.is_lost();
-        if self.directory().copy(place).is_some_and(replaced) {
+        let is_replaced = |directory: &Directory| {
+            let too_small = directory.copy(place).is_some_and(|copy| !copy.has_room(&hull));
+            too_small || directory.has_lost_buffer(place)
+        };
+        if is_replaced(&self.directory()) {
             self.end_use(place, ways.lanes);
         }
         let (header, directory) = self.sole_directory();

@@ -178,9 +178,7 @@ impl<'r> Array<'r> {
         let mut is_out_of_use = false;
         loop {
             match directory.copy(place) {
-                Some(copy)
-                    if copy.has_room(&hull) && !(copy.is_lost() && directory.current(place).is_empty()) =>
-                {
+                Some(copy) if copy.has_room(&hull) && !directory.has_lost_buffer(place) => {
                     copy.last_use().set(LastUse::now());
                     return Ok(directory);
                 }
