@@ -263,20 +263,50 @@ pub(super) struct InTurn<'a> {
     pub(super) rest: RefCell<Option<Rest>>,
 }
 
-/// The rest of a pipeline.
+/// The rest of a pipeline, which its task keeps.
 pub(super) struct Rest {
-    /// Its first submission, which may have begun and not be complete yet.
-    pub(super) first: usize,
-    pub(super) failures: Vec<LaunchError>,
+    pub(super) remaining: Remaining,
     begun: bool,
     pub awaits: Awaits,
+}
+
+/// What is left of a pipeline.
+pub(super) struct Remaining {
+    /// The first submission that is not complete.
+    pub first: usize,
+    /// Those behind it that are, in order: functions of the host may come later than their place.
+    pub done: Vec<usize>,
+    /// Of those that are complete.
+    pub failures: Vec<LaunchError>,
+}
+
+impl Remaining {
+    /// After submissions that succeeded.
+    pub fn from(first: usize) -> Remaining {
+        Remaining::after(first, Vec::new())
+    }
+
+    /// After submissions of which these failed.
+    pub fn after(first: usize, failures: Vec<LaunchError>) -> Remaining {
+        Remaining { first, done: Vec::new(), failures }
+    }
+
+    /// The positions of a pipeline's submissions that are not complete.
+    pub fn positions(&self, list: &SubmissionList) -> impl Iterator<Item = usize> {
+        (self.first..list.nodes().len()).filter(|position| self.done.binary_search(position).is_err())
+    }
+
+    /// True if nothing but the submissions before the first has run, and nothing failed.
+    pub fn is_plain(&self) -> bool {
+        self.done.is_empty() && self.failures.is_empty()
+    }
 }
 
 /// What the rest of a pipeline needs before it is run.
 pub(super) enum Awaits {
     /// A thread that may wait.
     Thread,
-    /// A function of the host that completes later: the first submission.
+    /// A function of the host that completes later: the first submission that is left.
     Host(Arc<DeferredResult>),
     /// A device, which has all submissions, or some and the pipeline's turn is still to come.
     Device(Box<LeftToDevice>),
@@ -316,23 +346,23 @@ impl<'a> InTurn<'a> {
         rest.as_mut().map(|rest| rest.begun = begun).is_some()
     }
 
-    pub(super) fn leave(&self, first: usize, failures: Vec<LaunchError>, awaits: Awaits) {
-        *self.rest.borrow_mut() = Some(Rest { first, failures, begun: self.begun.get(), awaits });
+    pub(super) fn leave(&self, remaining: Remaining, awaits: Awaits) {
+        *self.rest.borrow_mut() = Some(Rest { remaining, begun: self.begun.get(), awaits });
     }
 
-    /// True if it might have to wait for something other than a processor.
-    pub(super) fn waits(&self, list: &SubmissionList, runtime: &Runtime, first: usize, failed: bool) -> bool {
+    /// True if what is left of it might have to wait for something other than a processor.
+    pub(super) fn waits(&self, list: &SubmissionList, runtime: &Runtime, remaining: &Remaining) -> bool {
         let timed = || list.nodes().iter().any(|node| timeout(node, runtime).is_some());
         let busy = |memory: &ArrayInner, written: bool| {
             memory.state.is_tracked() || (written && !self.begun.get() && !memory.state.is_drained())
         };
-        failed
+        !remaining.is_plain()
             || runtime.spreads
             || runtime.runs_ahead
             || runtime.keeps_threads
             || list.blocks
             || (list.may_block && timed())
-            || (first == 0 && reorder::changes(list, runtime))
+            || (remaining.first == 0 && reorder::changes(list, runtime))
             || list.memories().any(|(_, memory, written)| busy(memory, written))
     }
 }

@@ -8,12 +8,13 @@ use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
 use super::asynchronous::pending::{Pending, pend};
 use super::check::{WriteCheck, check_contents, number_stores};
 use super::device_launch::{Chosen, DeviceLaunch, blame, extras, failed, submit_to, timeout};
+use super::distributed::Ended;
 use super::distributed::active_run::ActiveRun;
 use super::distributed::kept::KeptRuns;
 use super::event::Event;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
-use super::hold::{Awaits, GuardedMemory, HeldMemories, InTurn, PatientWait};
+use super::hold::{Awaits, GuardedMemory, HeldMemories, InTurn, PatientWait, Remaining};
 use super::left_to_device::{Ending, LeftToDevice};
 use super::plan::Plan;
 use super::resident::{self, Progress};
@@ -118,22 +119,23 @@ pub(super) fn run_in_turn(
     turn: &InTurn<'_>,
     watch: Option<&SharedOutcome>,
 ) -> Result<(), Error> {
-    let (mut first, mut failures) = (0, Vec::new());
+    let mut remaining = Remaining::from(0);
     if let Some(rest) = turn.rest.take() {
-        (first, failures) = (rest.first, rest.failures);
+        remaining = rest.remaining;
         match rest.awaits {
             Awaits::Thread => {}
             Awaits::Host(postponed) => {
+                let position = remaining.first;
                 if let Err(source) = postponed.outcome() {
-                    failures.push(failed(list, &list.nodes()[first], first, source));
+                    remaining.failures.push(failed(list, &list.nodes()[position], position, source));
                 }
-                first += 1;
+                remaining.first = position + 1;
             }
             Awaits::Device(left) => return end(list, runtime, turn, watch, left),
         }
     }
-    if !turn.may_wait() && turn.waits(list, runtime, first, !failures.is_empty()) {
-        turn.leave(first, failures, Awaits::Thread);
+    if !turn.may_wait() && turn.waits(list, runtime, &remaining) {
+        turn.leave(remaining, Awaits::Thread);
         return Ok(());
     }
     if let Some(watch) = watch
@@ -142,10 +144,10 @@ pub(super) fn run_in_turn(
         watch.stop(Error::Abandoned);
     }
     let mut held = HeldMemories::pending(list, turn);
-    if failures.is_empty() {
-        return run_held(list, runtime, held, watch, first, None);
+    if remaining.is_plain() && (remaining.first == 0 || !runtime.spreads) {
+        return run_held(list, runtime, held, watch, remaining.first, None);
     }
-    long(list, runtime, &mut held, watch, Remaining { first, failures })
+    long(list, runtime, &mut held, watch, remaining)
 }
 
 /// Ends a pipeline that a device has run, or some of it; then runs the rest.
@@ -162,7 +164,7 @@ fn end(
     held.tracked |= runtime.spreads || !failures.is_empty();
     held.active_run = active_run;
     if position < list.nodes().len() {
-        return long(list, runtime, &mut held, watch, Remaining { first: position, failures });
+        return long(list, runtime, &mut held, watch, Remaining::after(position, failures));
     }
     first_with_others(failures).map_or(Ok(()), Err)
 }
@@ -193,7 +195,7 @@ pub(super) fn follow(
     device: &'static DeviceHandle,
     watch: &SharedOutcome,
 ) {
-    turn.leave(0, Vec::new(), Awaits::Thread);
+    turn.leave(Remaining::from(0), Awaits::Thread);
     let ending = Ending::Following(resident::failures());
     let waits = |(_, memory, written): (_, &ArrayInner, bool)| {
         (written && !memory.state.is_drained()) || (!runtime.spreads && memory.state.is_tracked())
@@ -210,7 +212,7 @@ pub(super) fn follow(
     if !runtime.spreads || held.may_stay() {
         match resident::run(list, runtime, device, Some(watch), 0, ending) {
             Progress::Left(left) if left.position() > 0 => {
-                return turn.leave(left.position(), Vec::new(), Awaits::Device(left));
+                return turn.leave(Remaining::from(left.position()), Awaits::Device(left));
             }
             // Something was evicted just now.
             _ => {}
@@ -276,7 +278,7 @@ fn run_held(
                     Ok(())
                 }
                 Progress::Done(done, failures) => {
-                    long(list, runtime, &mut held, watch, Remaining { first: done, failures })
+                    long(list, runtime, &mut held, watch, Remaining::after(done, failures))
                 }
                 Progress::Left(left) => {
                     leave(list, &held, left);
@@ -323,7 +325,7 @@ fn one_by_one(
             match resident::run(list, runtime, runtime.devices[0], watch, position, ending) {
                 Progress::Done(next, failures) if failures.is_empty() => position = next,
                 Progress::Done(next, failures) => {
-                    return long(list, runtime, held, watch, Remaining { first: next, failures });
+                    return long(list, runtime, held, watch, Remaining::after(next, failures));
                 }
                 Progress::Left(left) => {
                     leave(list, held, left);
@@ -346,7 +348,7 @@ fn one_by_one(
                 match begin_on_host(list, node, plan) {
                     Ok(Some(postponed)) => {
                         if let Some(turn) = held.pending {
-                            turn.leave(position, Vec::new(), Awaits::Host(postponed));
+                            turn.leave(Remaining::from(position), Awaits::Host(postponed));
                         }
                         return Ok(());
                     }
@@ -369,7 +371,7 @@ fn one_by_one(
         position += 1;
         if let Err(source) = outcome {
             let failure = failed(list, node, position - 1, source);
-            return long(list, runtime, held, watch, Remaining { first: position, failures: vec![failure] });
+            return long(list, runtime, held, watch, Remaining::after(position, vec![failure]));
         }
     }
     Ok(())
@@ -378,35 +380,20 @@ fn one_by_one(
 /// Leaves a pipeline to the device that has all of its submissions.
 fn leave(list: &SubmissionList, held: &HeldMemories<'_>, left: Box<LeftToDevice>) {
     if let Some(turn) = held.pending {
-        turn.leave(list.nodes().len(), Vec::new(), Awaits::Device(left));
+        turn.leave(Remaining::from(list.nodes().len()), Awaits::Device(left));
     }
 }
 
-/// What is left of a pipeline.
-struct Remaining {
-    /// The first submission that has not run.
-    first: usize,
-    /// Of those before it.
-    failures: Vec<LaunchError>,
-}
-
-impl Remaining {
-    /// After submissions that succeeded.
-    fn from(first: usize) -> Remaining {
-        Remaining { first, failures: Vec::new() }
-    }
-}
-
-/// Runs the submissions from a position on the distributed path; those before it have failed, or not.
+/// Runs what is left of a pipeline on the distributed path.
 #[cold]
 fn long(
     list: &SubmissionList,
     runtime: &Runtime,
     held: &mut HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
-    rest: Remaining,
+    remaining: Remaining,
 ) -> Result<(), Error> {
-    spread(list, runtime, held, watch, rest, None)
+    spread(list, runtime, held, watch, remaining, None)
 }
 
 /// The same, with the last run of the recording, see [`distributed::run`].
@@ -416,19 +403,19 @@ fn spread(
     runtime: &Runtime,
     held: &mut HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
-    Remaining { first, failures }: Remaining,
+    remaining: Remaining,
     kept: Option<&KeptRuns>,
 ) -> Result<(), Error> {
     if let Some(turn) = held.pending
         && !turn.may_wait()
     {
         held.suspend();
-        turn.leave(first, failures, Awaits::Thread);
+        turn.leave(remaining, Awaits::Thread);
         return Ok(());
     }
     held.tracked = true;
     if fork::is_child() {
-        return Err(left_out(list, first, failures));
+        return Err(left_out(list, remaining));
     }
     if let Some(turn) = held.pending {
         held.shared_walk = Some(turn.touched.walk());
@@ -438,8 +425,21 @@ fn spread(
         held.active_run = runtime.has_device_memory().then(ActiveRun::begin);
     }
     held.fast_path = None;
-    let beside = held.shared_walk.is_some();
-    let failures = distributed::run(list, runtime, watch, beside, first, failures, kept)?;
+    let run = distributed::Run {
+        watch,
+        beside: held.shared_walk.is_some(),
+        suspends: held.pending.is_some_and(|turn| turn.suspends),
+        kept,
+    };
+    let failures = match distributed::run(list, runtime, run, remaining)? {
+        Ended::All(failures) => failures,
+        Ended::AtHost(remaining, postponed) => {
+            if let Some(turn) = held.pending {
+                turn.leave(remaining, Awaits::Host(postponed));
+            }
+            return Ok(());
+        }
+    };
     first_with_others(failures).map_or(Ok(()), Err)
 }
 
@@ -451,15 +451,16 @@ fn first_with_others(failures: Vec<LaunchError>) -> Option<Error> {
     Some(Error::Launch(Arc::new(first)))
 }
 
-/// The error of a pipeline in a child of `fork`, whose submissions from a position on are not run: each that
-/// would have needed the threads, the devices or the lanes of the parent.
-fn left_out(list: &SubmissionList, first: usize, mut failures: Vec<LaunchError>) -> Error {
-    if first == 0 {
+/// The error of a pipeline in a child of `fork`, of which this is not run: it would have needed the threads,
+/// the devices or the lanes of the parent.
+fn left_out(list: &SubmissionList, mut remaining: Remaining) -> Error {
+    if remaining.first == 0 {
         return Error::Forked;
     }
-    let rest = list.nodes().iter().enumerate().skip(first);
-    failures.extend(rest.map(|(position, node)| failed(list, node, position, Error::Forked)));
-    first_with_others(failures).unwrap_or(Error::Forked)
+    let rest: Vec<usize> = remaining.positions(list).collect();
+    let failed = rest.into_iter().map(|at| failed(list, &list.nodes()[at], at, Error::Forked));
+    remaining.failures.extend(failed);
+    first_with_others(remaining.failures).unwrap_or(Error::Forked)
 }
 
 /// How the host may run a launch, or end it.

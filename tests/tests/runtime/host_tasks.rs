@@ -6,8 +6,10 @@ use flash::kernel;
 use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
+use flash_core::runtime::HostArgs;
+use flash_tests::Random;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// to = from + 1.
@@ -336,4 +338,108 @@ fn eight_that_block_run_at_once() {
     };
     let handles: Vec<_> = (0..n).map(one).collect();
     handles.iter().for_each(|h| h.wait().unwrap());
+}
+
+/// What a submission of a random pipeline does with its memories, which are given by number.
+#[derive(Debug)]
+enum Step {
+    /// to = from + 1.
+    Next { from: usize, to: usize },
+    /// A function of the host: to = from + add, or an error. It is complete when its token is, or when it
+    /// returns.
+    Host { from: usize, to: usize, add: u64, fails: bool },
+}
+
+/// Elements 0 of all memories after these steps, one after another; `None`: poisoned. And which of them
+/// failed.
+fn serial(steps: &[Step], memories: usize) -> (Vec<Option<u64>>, Vec<usize>) {
+    let (mut values, mut failed) = ((0..memories as u64).map(Some).collect::<Vec<_>>(), Vec::new());
+    for (position, step) in steps.iter().enumerate() {
+        let (from, to, add, fails) = match *step {
+            Step::Next { from, to } => (from, to, 1, false),
+            Step::Host { from, to, add, fails, .. } => (from, to, add, fails),
+        };
+        values[to] = values[from].filter(|_| !fails).map(|value| value + add);
+        if values[to].is_none() {
+            failed.push(position);
+        }
+    }
+    (values, failed)
+}
+
+#[flash_tests::test]
+fn random_pipelines_whose_functions_complete_later_are_as_a_serial_program() {
+    let rt = cpu();
+    for seed in 0..150 {
+        let mut random = Random(seed);
+        let count = 2 + random.next() as usize % 4;
+        let memories: Vec<FlashMemory<u64>> =
+            (0..count as u64).map(|value| FlashMemory::from([value; 8])).collect();
+        let tokens = Arc::new(Mutex::new(Vec::new()));
+        let (mut pipeline, mut steps) = (rt.pipeline(), Vec::new());
+        for _ in 0..1 + random.next() % 9 {
+            let from = random.next() as usize % count;
+            let to = (from + 1 + random.next() as usize % (count - 1)) % count;
+            let (read, written) = (memories[from].clone(), memories[to].clone());
+            if random.next().is_multiple_of(2) {
+                pipeline = pipeline.submit(Next::of(read, written)).defer([8]);
+                steps.push(Step::Next { from, to });
+                continue;
+            }
+            let (add, later) = (random.next() % 100, !random.next().is_multiple_of(3));
+            let fails = random.next().is_multiple_of(6);
+            let outcome = move || match fails {
+                true => Err(Error::Shape("meant to".into())),
+                false => Ok(()),
+            };
+            let body = move |io: &mut HostArgs<'_>| {
+                let (from, to) = io.read_write::<u64, u64>(0, 1)?;
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = from + add);
+                outcome()
+            };
+            let tokens = tokens.clone();
+            let task = HostTask::new("add").read(read).write(written);
+            pipeline = pipeline.host(task, move |io| match later {
+                true => Ok(tokens.lock().unwrap().push((body, io.later()))),
+                false => body(io),
+            });
+            steps.push(Step::Host { from, to, add, fails });
+        }
+        let handle = pipeline.exec_async();
+        // Another thread does what is left, after a while or at once.
+        let slow = random.next().is_multiple_of(4);
+        let done = &AtomicBool::new(false);
+        let tokens = &tokens;
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    let token = tokens.lock().unwrap().pop();
+                    let Some((body, mut token)) = token else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    if slow {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    let outcome = token.with(body);
+                    token.complete(outcome);
+                }
+            });
+            let outcome = handle.wait();
+            done.store(true, Relaxed);
+            outcome
+        });
+        let (values, failed) = serial(&steps, count);
+        let positions = match outcome {
+            Ok(()) => Vec::new(),
+            outcome => {
+                let first = launch_error(outcome);
+                let all = [first.position()].into_iter();
+                all.chain(first.others().iter().map(LaunchError::position)).collect()
+            }
+        };
+        assert_eq!(positions, failed, "seed {seed}: {steps:?}");
+        let found: Vec<_> = memories.iter().map(|memory| memory.get(7).ok()).collect();
+        assert_eq!(found, values, "seed {seed}: {steps:?}");
+    }
 }

@@ -371,6 +371,55 @@ fn ten_thousand_functions_that_complete_later_hold_no_thread() {
 }
 
 #[test]
+fn functions_that_complete_later_hold_no_thread_among_devices_with_memories_of_their_own() {
+    in_process(&[("FLASH_TEST", "devices=2")], || {
+        let rt = get_runtime("TEST").unwrap();
+        let tokens = Arc::new(Mutex::new(Vec::new()));
+        let outstanding = (0..100u64).map(|number| {
+            let (tokens, a, b) = (tokens.clone(), zeroed(4), zeroed(4));
+            let task = HostTask::new("later").read(a.clone()).write(b.clone());
+            let later = move |io: &mut flash_core::runtime::HostArgs<'_>| {
+                let value = io.read::<u64>(0)?[3];
+                tokens.lock().unwrap().push((value, io.later()));
+                Ok(())
+            };
+            let before = rt.submit(Add::of(number, a.clone())).defer([4]).host(task, later);
+            // The first one need not wait for the function.
+            let all = before.submit(Add::of(1, a.clone())).defer([4]).submit(Add::of(7, b.clone()));
+            (all.exec_async([4]), a, b)
+        });
+        let outstanding: Vec<_> = outstanding.collect();
+        let start = Instant::now();
+        while tokens.lock().unwrap().len() < 100 {
+            assert!(start.elapsed() < SOON, "{} have begun", tokens.lock().unwrap().len());
+            std::thread::yield_now();
+        }
+        assert!(outstanding.iter().all(|(handle, ..)| handle.try_wait().is_none()));
+        let fails = |value: u64| value % 10 == 9;
+        for (value, mut token) in std::mem::take(&mut *tokens.lock().unwrap()) {
+            token.with(|io| io.write::<u64>(0).map(|_| ())).unwrap_err();
+            token.with(|io| io.write::<u64>(1).map(|b| b.fill(value))).unwrap();
+            token.complete(match fails(value) {
+                true => Err(flash::Error::Shape("too late".into())),
+                false => Ok(()),
+            });
+        }
+        for (number, (handle, a, b)) in (0..).zip(&outstanding) {
+            let outcome = handle.wait();
+            assert_eq!(*a.read().unwrap(), [number + 1; 4]);
+            if fails(number) {
+                let error = outcome.unwrap_err();
+                assert!(error.to_string().contains("too late"), "{error}");
+                assert!(b.read().is_err());
+            } else {
+                outcome.unwrap();
+                assert_eq!(*b.read().unwrap(), [number + 7; 4]);
+            }
+        }
+    });
+}
+
+#[test]
 fn functions_that_block_have_eight_threads_which_end_when_idle() {
     in_process(&[], || {
         let rt = cpu();

@@ -19,6 +19,7 @@
 //! *Failures.* If a kernel fails, the walk's bookkeeping is made up for, with the outcomes that are known
 //! ([`Scheduler::was_run`]): so it is settled as ever what is poisoned, and which others count as skipped.
 
+use super::Run;
 use super::arrays::Array;
 use super::lanes::Lanes;
 use super::part;
@@ -335,7 +336,8 @@ impl KeptRun {
         }
         drop(held.locked);
         // As a reader it keeps their grids until the walk is one, too.
-        let mut walk = Scheduler::new(list, runtime, None, false);
+        let run = Run { watch: None, beside: false, suspends: false, kept: None };
+        let mut walk = Scheduler::new(list, runtime, &run);
         drop((held.readers, held.pins));
         let mut failed = failed.into_iter().peekable();
         let mut kernels = self.kernels.iter().enumerate().peekable();

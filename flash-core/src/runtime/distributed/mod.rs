@@ -17,6 +17,8 @@ mod sync;
 mod task;
 
 use super::asynchronous::limits::SharedOutcome;
+use super::failsafe::DeferredResult;
+use super::hold::Remaining;
 use super::partition::Parts;
 use super::reorder;
 use super::state::Runtime;
@@ -30,48 +32,72 @@ use scheduler::Scheduler;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
-/// submissions before; `watch` is told of timeouts; `beside`: others may use other elements of the memories
-/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`](active_run::ActiveRun).
-/// `kept`: the last run of this recording, if it can be repeated. It is given where all of a recording runs,
-/// without `watch` and not `beside` others.
-/// Returns all failures, in order.
+/// How a pipeline runs, whose memories are held.
+pub(super) struct Run<'r> {
+    /// Is told of timeouts.
+    pub watch: Option<&'r SharedOutcome>,
+    /// Others may use other elements of the memories meanwhile.
+    pub beside: bool,
+    /// Another thread may run the rest, once a function of the host is complete that completes later.
+    pub suspends: bool,
+    /// The last run of this recording, if it can be repeated. It is given where all of a recording runs,
+    /// without `watch` and not `beside` others.
+    pub kept: Option<&'r KeptRuns>,
+}
+
+/// How a run has ended.
+pub(super) enum Ended {
+    /// All of it, with these failures, in order.
+    All(Vec<LaunchError>),
+    /// At a function of the host that completes later: the first submission that remains.
+    AtHost(Remaining, Arc<DeferredResult>),
+}
+
+/// Runs what is left of a pipeline. If the devices have memories of their own, the run is
+/// [`ActiveRun`](active_run::ActiveRun).
 ///
 /// # Errors
 /// An invalid map: then none of these submissions was run.
 pub(super) fn run(
     list: &SubmissionList,
     runtime: &Runtime,
-    watch: Option<&SharedOutcome>,
-    beside: bool,
-    first: usize,
-    failures: Vec<LaunchError>,
-    kept: Option<&KeptRuns>,
-) -> Result<Vec<LaunchError>, Error> {
+    run: Run<'_>,
+    remaining: Remaining,
+) -> Result<Ended, Error> {
     let nodes = list.nodes();
     // By position.
     let mut checked: SmallVec<[(usize, Arc<Parts>); 4]> = SmallVec::new();
-    for (position, node) in nodes.iter().enumerate().skip(first) {
-        checked.extend(placement::check(list, node)?.map(|parts| (position, parts)));
+    for position in remaining.positions(list) {
+        checked.extend(placement::check(list, &nodes[position])?.map(|parts| (position, parts)));
     }
-    let again = kept.and_then(|kept| kept.again(list, runtime, &checked));
-    if let Some(mut failures) = again {
-        failures.sort_by_key(|failure| failure.position);
-        return Ok(failures);
+    let again = run.kept.and_then(|kept| kept.again(list, runtime, &checked));
+    if let Some(failures) = again {
+        return Ok(Ended::All(in_order(failures)));
     }
-    let mut walk = Scheduler::new(list, runtime, watch, beside);
-    if kept.is_some_and(KeptRuns::begins_walk) {
+    let order: SmallVec<[usize; 8]> = match reorder::reordered(list, runtime, remaining.first) {
+        None => remaining.positions(list).collect(),
+        Some(order) => order.into_iter().filter(|at| remaining.done.binary_search(at).is_err()).collect(),
+    };
+    let mut walk = Scheduler::new(list, runtime, &run);
+    if run.kept.is_some_and(KeptRuns::begins_walk) {
         walk.note();
     }
-    let mut issue = |position: usize| {
+    for (number, position) in order.iter().copied().enumerate() {
         let parts = checked.binary_search_by_key(&position, |(at, _)| *at);
         walk.issue(position, &nodes[position], parts.ok().map(|at| checked[at].1.clone()));
-    };
-    match reorder::reordered(list, runtime, first) {
-        None => (first..nodes.len()).for_each(issue),
-        Some(order) => order.into_iter().for_each(&mut issue),
+        if let Some(postponed) = walk.postponed.take() {
+            // Functions of the host come when nothing else may, the first one first: all before it is done.
+            let done = remaining.done.iter().chain(&order[..number]).copied().filter(|at| *at > position);
+            let mut done: Vec<usize> = done.collect();
+            done.sort_unstable();
+            let failures = walk.finish(remaining.failures, None);
+            return Ok(Ended::AtHost(Remaining { first: position, done, failures }, postponed));
+        }
     }
-    let mut failures = walk.finish(failures, kept);
+    Ok(Ended::All(in_order(walk.finish(remaining.failures, run.kept))))
+}
+
+fn in_order(mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
     failures.sort_by_key(|failure| failure.position);
-    Ok(failures)
+    failures
 }

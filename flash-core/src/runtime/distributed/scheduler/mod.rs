@@ -19,6 +19,7 @@ mod phased;
 mod touches;
 mod whole;
 
+use super::Run;
 use super::active_run::ROOM;
 use super::arrays::{Array, TaskSink, Touch};
 use super::kept::{KeptKernel, KeptRuns, KeptSubmission, Notes};
@@ -36,7 +37,7 @@ use crate::memory::region::Region;
 use crate::runtime::asynchronous::limits::{SharedOutcome, StopFlag, timed};
 use crate::runtime::check::check_contents;
 use crate::runtime::device_launch::{self, Chosen};
-use crate::runtime::failsafe;
+use crate::runtime::failsafe::{self, DeferredResult};
 use crate::runtime::footprint::FootprintCache;
 use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
@@ -63,6 +64,11 @@ pub(super) struct Scheduler<'r> {
     watch: Option<&'r SharedOutcome>,
     /// Others may use other elements of the memories meanwhile.
     beside: bool,
+    /// See [`Run::suspends`].
+    suspends: bool,
+    /// The latest submission is a function of the host that completes later, and the walk suspends: nothing
+    /// more may be issued.
+    pub postponed: Option<Arc<DeferredResult>>,
     pub arrays: Vec<Array<'r>>,
     /// Array of each touched memory, by its index.
     of_memory: Vec<Option<u32>>,
@@ -165,17 +171,14 @@ impl<'r> Scheduler<'r> {
         data
     }
 
-    pub fn new(
-        list: &'r SubmissionList,
-        runtime: &'r Runtime,
-        watch: Option<&'r SharedOutcome>,
-        beside: bool,
-    ) -> Scheduler<'r> {
+    pub fn new(list: &'r SubmissionList, runtime: &'r Runtime, run: &Run<'r>) -> Scheduler<'r> {
         let mut walk = Scheduler {
             list,
             runtime,
-            watch,
-            beside,
+            watch: run.watch,
+            beside: run.beside,
+            suspends: run.suspends,
+            postponed: None,
             arrays: Vec::with_capacity(list.memories_touched()),
             of_memory: (0..list.memories_touched()).map(|_| None).collect(),
             of_slice: Vec::new(),
@@ -591,8 +594,14 @@ impl<'r> Scheduler<'r> {
         self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         let (args, dims) = (self.list.args_of(node), self.list.dims_of(node));
+        let suspends = self.suspends && device_launch::timeout(node, self.runtime).is_none();
+        let postponed = Arc::new(OnceLock::new());
+        let later = postponed.clone();
         let work = self.limited(node, plan, move |_, _| {
-            failsafe::call(body, plan, args, dims)?;
+            match suspends {
+                true => failsafe::begin(body, plan, args, dims)?.map(|result| later.set(result)),
+                false => failsafe::call(body, plan, args, dims).map(|()| None)?,
+            };
             Ok(None)
         });
         // SAFETY: the recording lives until the run is over; the function is Send and Sync.
@@ -619,6 +628,7 @@ impl<'r> Scheduler<'r> {
         }
         self.arrays.iter_mut().for_each(Array::lock);
         changed().notify();
+        self.postponed = postponed.get().cloned();
         Ok(())
     }
 
