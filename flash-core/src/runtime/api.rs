@@ -222,7 +222,8 @@ impl<'a> SubmitObj<'a> {
         self
     }
 
-    /// Runs it, and everything before it in its chain: returns after all work items have finished.
+    /// Runs it, and everything before it in its chain: returns after all work items have finished, or, if the
+    /// chain owns its arrays, after a [`Timeout`](crate::descriptor::Timeout) of it has passed.
     ///
     /// # Errors
     /// Wrong dimensions or arguments, before anything runs; else the first failure.

@@ -2,6 +2,8 @@
 //! it, so that a warm submission allocates nothing. What a thread has too many of goes to a pool of all
 //! threads: asynchronous pipelines are recorded by one thread and dropped by others.
 
+use super::api::Pipeline;
+use super::device_launch::timeout;
 use super::distributed::kept::KeptRuns;
 use super::footprint::pipeline::PipelineFootprint;
 use super::launch;
@@ -12,6 +14,7 @@ use super::submissions::SubmissionList;
 use crate::error::Error;
 use flash_types::index::IntoDims;
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
@@ -188,6 +191,12 @@ impl Pooled {
 
     #[inline(never)]
     fn exec_and_keep(mut self) -> Result<(), Error> {
+        let (list, runtime) = self.parts();
+        if list.owns_memories() && list.nodes().iter().any(|node| timeout(node, runtime).is_some()) {
+            // The caller is told when the time is up, whatever the device does. Nothing in it ends before the
+            // pipeline does.
+            return Pipeline { buffer: self, borrow: PhantomData }.exec_async().wait();
+        }
         self.exec()?;
         let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
         launch_cache.set(list, runtime);

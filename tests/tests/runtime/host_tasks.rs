@@ -399,9 +399,12 @@ fn random_pipelines_whose_functions_complete_later_are_as_a_serial_program() {
             };
             let tokens = tokens.clone();
             let task = HostTask::new("add").read(read).write(written);
-            pipeline = pipeline.host(task, move |io| match later {
-                true => Ok(tokens.lock().unwrap().push((body, io.later()))),
-                false => body(io),
+            pipeline = pipeline.host(task, move |io| {
+                if !later {
+                    return body(io);
+                }
+                tokens.lock().unwrap().push((body, io.later()));
+                Ok(())
             });
             steps.push(Step::Host { from, to, add, fails });
         }

@@ -331,6 +331,32 @@ fn a_sleeping_thread_runs_what_comes_into_the_queue_while_workers_are_busy() {
 }
 
 #[test]
+fn workers_that_all_wait_for_pipelines_with_a_timeout_run_them() {
+    in_process(&[("FLASH_CPU_THREADS", "2")], || {
+        let (send, done) = mpsc::channel();
+        let piece = |number: u64| -> Box<dyn FnOnce() + Send> {
+            let send = send.clone();
+            Box::new(move || {
+                let (rt, a) = (cpu().options(Timeout(Duration::from_secs(60))), zeroed(4));
+                for _ in 0..50 {
+                    let first = rt.submit(Add::of(number, a.clone())).exec_async([4]);
+                    // Behind the first one, and with the end of its patience far away, too.
+                    rt.submit(Add::of(1, a.clone())).exec_async([4]).wait().unwrap();
+                    first.wait().unwrap();
+                    rt.submit(Add::of(1, a.clone())).exec([4]).unwrap();
+                }
+                send.send(a.get(3).unwrap()).unwrap();
+            })
+        };
+        let _registration = workers::register(Arc::new(Pieces(Mutex::new((0..4).map(piece).collect()))));
+        workers::wake(2);
+        let mut sums: Vec<u64> = (0..4).map(|_| done.recv_timeout(SOON).unwrap()).collect();
+        sums.sort_unstable();
+        assert_eq!(sums, [100, 150, 200, 250]);
+    });
+}
+
+#[test]
 fn ten_thousand_functions_that_complete_later_hold_no_thread() {
     in_process(&[], || {
         let rt = cpu();

@@ -165,8 +165,10 @@ pub(crate) struct Pending {
     done: AtomicBool,
     /// It is in the queue. Set before it enters, so that a thread that has the queue's lock finds it set.
     queued: AtomicBool,
-    /// The host is told when its time is up: a thread that waits for it does not run it.
+    /// The host is told when its time is up: a thread that waits for it does not run it, if others may.
     timed: bool,
+    /// A worker waits for it. All of them may, so it runs what it waits for even if that is timed.
+    awaited_by_worker: AtomicBool,
 }
 
 impl Deref for Pending {
@@ -180,8 +182,8 @@ impl Deref for Pending {
 impl Pending {
     pub fn new(timed: bool) -> Arc<Pending> {
         let (outcome, ticket) = (StoppableOutcome::new(), AtomicU64::new(u64::MAX));
-        let (done, queued) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Pending { outcome, ticket, done, queued, timed })
+        let [done, queued, awaited_by_worker] = [(); 3].map(|()| AtomicBool::new(false));
+        Arc::new(Pending { outcome, ticket, done, queued, timed, awaited_by_worker })
     }
 
     pub fn outcome(&self) -> &SharedOutcome {
@@ -238,6 +240,9 @@ impl Pending {
     /// Waits for the outcome. Meanwhile runs this pipeline, or what it waits for, if that has not begun.
     pub fn wait(self: &Arc<Self>) -> Result<(), Error> {
         let mut known = HashSet::new();
+        if workers::runs_pieces() {
+            self.awaited_by_worker.store(true, Relaxed);
+        }
         loop {
             if let Some(outcome) = self.outcome.get() {
                 return outcome;
@@ -271,8 +276,9 @@ impl Pending {
     /// be there.
     fn wanted(&self, jobs: &VecDeque<Box<dyn QueuedPipeline>>, known: &mut HashSet<Ticket>) -> Option<usize> {
         let ticket = self.ticket();
+        let may_run = |task: &dyn QueuedPipeline| !task.is_timed() || workers::runs_pieces();
         if self.queued.load(Relaxed) {
-            let own = jobs.iter().position(|task| task.ticket() == ticket && !task.is_timed());
+            let own = jobs.iter().position(|task| task.ticket() == ticket && may_run(&**task));
             if own.is_some() {
                 return own;
             }
@@ -281,7 +287,7 @@ impl Pending {
             return None;
         }
         let mut is_before = |task: &dyn QueuedPipeline| {
-            let is_earlier = task.ticket() < ticket && !task.is_timed();
+            let is_earlier = task.ticket() < ticket && may_run(task);
             is_earlier && ORDER.precedes(task.ticket(), ticket, known)
         };
         jobs.iter().position(|task| is_before(&**task))
@@ -394,9 +400,11 @@ pub(super) fn push(task: Box<dyn QueuedPipeline>) {
     let len = QUEUE.push(task);
     let waits = |sleeper: &Arc<Pending>| {
         let theirs = sleeper.ticket.load(Relaxed);
-        theirs == ticket || theirs > ticket && ORDER.precedes(ticket, theirs, &mut HashSet::new())
+        (!timed || sleeper.awaited_by_worker.load(Relaxed))
+            && (theirs == ticket || theirs > ticket && ORDER.precedes(ticket, theirs, &mut HashSet::new()))
     };
-    if !timed && QUEUE.nudge(waits) {
+    // A worker that does not wait for it comes sooner to one that is timed, if there is any.
+    if QUEUE.nudge(waits) && !timed {
         return;
     }
     if COMPLETES.get() && len == 1 {
