@@ -571,7 +571,8 @@ typedef struct flash_arg {
   // which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores
   // are checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
   void *next;
-  // Handle of the device buffer in spaces that have handles; 0 in the host's.
+  // Handle of the device buffer in spaces that have handles; 0 in the host's, and where the `part` has no
+  // elements.
   uint64_t buffer;
   // Number of elements.
   uint64_t len;

@@ -64,15 +64,17 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// Parts of `csr_rows` get equal numbers of elements.
 ///
-/// A field is a view (`Item`, `Whole`, `Window`, `Uniform`, `Phased`, `Scatter`, `Reduce`; told by its name)
-/// or a scalar. Fields that are only read come first, scalars among them, then those read and written, then
-/// those only written. On a field:
+/// A field is a view (`Item`, `Whole`, `Window`, `Uniform`, `Ragged`, `Phased`, `Scatter`, `Reduce`, which
+/// its name tells) or a scalar. Fields that are only read come first, scalars among them, then those read and
+/// written, then those only written. On a field:
 ///
 /// | attribute | meaning |
 /// |---|---|
 /// | `#[along(x, y)]` | the dimensions that index an `Item` or a `Phased`, axis 0 first; default: all |
+/// | `#[along(y)]` | of a `Ragged`: the dimension that says which row it is |
 /// | `#[phased(stage = [read, write])]` | how each value of a dimension uses a `Phased` |
-/// | `#[structure]` | partition maps may look into this `Whole` |
+/// | `#[rows(start)]` | the argument that says where the rows of a `Ragged` begin |
+/// | `#[structure]` | partition maps, and rows of a `Ragged`, may look into this `Whole` |
 ///
 /// A field that is an array of a view is a group: `[Window<'a, Read<f32>>; 9]` is nine arguments, one after
 /// the other, with one map and one `#[along(..)]`. `of` takes an array for it, and in the structs of the
@@ -125,7 +127,7 @@ use proc_macro2::TokenStream as Tokens;
 /// constant per dimension, with which a kernel looks up its index, `index[Accelerate::BODY]` (in code for any
 /// `T`, `index[Accelerate::<T>::BODY]`); and the arguments' structs for the doors, `AccelerateItem` (of work
 /// items and teams), `AccelerateSpan` and `AccelerateWhole`.
-#[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
+#[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, rows, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
     finish(core_path::core().and_then(|core| definition::derive(input.into(), &core)))
 }

@@ -122,6 +122,7 @@ mod tests {
             tile: Vec::new(),
             along: Vec::new(),
             stages: None,
+            rows: None,
             structure: false,
             reduce: None,
         };

@@ -319,6 +319,7 @@ mod tests {
             along: Vec::new(),
             stages: None,
             tile: Vec::new(),
+            rows: None,
             structure: false,
             reduce: None,
         }

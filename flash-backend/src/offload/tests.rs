@@ -236,6 +236,7 @@ impl Given {
             along: if view == View::Scalar { Vec::new() } else { self.along.to_vec() },
             stages: None,
             tile: Vec::new(),
+            rows: None,
             structure: false,
             reduce: None,
         };

@@ -514,6 +514,7 @@ impl PackagedArgument {
             tile: self.tile.clone(),
             along,
             stages,
+            rows: None,
             structure: self.structure,
             reduce: self.reduce.clone(),
         })

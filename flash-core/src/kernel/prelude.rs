@@ -27,8 +27,8 @@
 
 pub use super::staging::Real;
 pub use super::views::{
-    Block, Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Tile, Uniform, Whole, Window,
-    Write,
+    Block, Item, Max, Min, Phased, Ragged, Read, ReadWrite, Reduce, Row, Scatter, Sum, Tile, Uniform, Whole,
+    Window, Write,
 };
 pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuTeam, CpuWhole, Element, Index};
 pub use super::{KernelDefinition, Space, Span, Team, Threads, partition_map};

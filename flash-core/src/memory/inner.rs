@@ -53,6 +53,9 @@ pub(crate) struct ArrayInner {
     pub(super) parts: Parts<Region>,
     /// Where all guards were made.
     pub(super) sites: GuardSites,
+    /// Set if the elements are the offsets of rows: numbers that do not decrease, and that nothing writes any
+    /// more. The last one.
+    pub(super) end_of_rows: OnceLock<u64>,
     /// Itself, for finding it later if it still exists.
     me: Weak<ArrayInner>,
 }
@@ -164,6 +167,7 @@ impl ArrayInner {
             granule: AtomicU32::new(GRANULE),
             parts: Parts::default(),
             sites: GuardSites::default(),
+            end_of_rows: OnceLock::new(),
             me: me.clone(),
         })
     }

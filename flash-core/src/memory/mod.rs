@@ -26,6 +26,7 @@ pub(crate) mod region;
 mod reserved;
 pub(crate) mod residence;
 pub(crate) mod routes;
+mod row_offsets;
 mod shared_pages;
 pub(crate) mod state;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(crate) use guard::{ByteGuard, contents};
 pub use guard::{ReadGuard, WriteGuard};
 pub use host_budget::{host_budget, set_host_budget};
 pub(crate) use inner::{ArrayInner, GRANULE};
+pub use row_offsets::RowOffsets;
 pub use transfer::{Moved, Transfers};
 pub use view::MemoryView;
 pub(crate) use view::{ViewOwner, ViewShape};

@@ -229,7 +229,7 @@ impl<'a> SubmitObj<'a> {
     /// Wrong dimensions or arguments, before anything runs; else the first failure.
     #[inline(always)]
     pub fn exec(self, dims: impl IntoDims) -> Result<(), Error> {
-        self.pipeline.buffer.finish_and_exec(dims)
+        self.pipeline.buffer.finish_and_exec(dims, exec_timed)
     }
 
     /// Puts it into a pipeline, to run when that is executed.
@@ -238,6 +238,13 @@ impl<'a> SubmitObj<'a> {
         self.pipeline.buffer.finish(dims);
         self.pipeline
     }
+}
+
+/// Runs a chain that owns all its arrays and has a limit of time. The caller is told when the time is up,
+/// whatever the device does: nothing in the chain ends before the pipeline does.
+#[cold]
+pub(super) fn exec_timed(buffer: Pooled) -> Result<(), Error> {
+    Pipeline { buffer, borrow: PhantomData }.exec_async().wait()
 }
 
 impl<'a> Pipeline<'a> {

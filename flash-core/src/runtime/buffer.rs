@@ -2,7 +2,6 @@
 //! it, so that a warm submission allocates nothing. What a thread has too many of goes to a pool of all
 //! threads: asynchronous pipelines are recorded by one thread and dropped by others.
 
-use super::api::Pipeline;
 use super::device_launch::timeout;
 use super::distributed::kept::KeptRuns;
 use super::footprint::pipeline::PipelineFootprint;
@@ -14,7 +13,6 @@ use super::submissions::SubmissionList;
 use crate::error::Error;
 use flash_types::index::IntoDims;
 use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
@@ -174,9 +172,14 @@ impl Pooled {
 }
 
 impl Pooled {
-    /// Ends the last submission, runs everything, and returns the buffer.
+    /// Ends the last submission, runs everything, and returns the buffer. `timed` runs a recording that owns
+    /// all that it uses and has a limit of time.
     #[inline(always)]
-    pub fn finish_and_exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
+    pub fn finish_and_exec(
+        mut self,
+        dims: impl IntoDims,
+        timed: fn(Pooled) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let buffer = self.get_mut();
         if !buffer.list.finish(dims, &buffer.runtime) {
             buffer.clear_caches();
@@ -186,16 +189,14 @@ impl Pooled {
             std::mem::forget(self);
             return Ok(());
         }
-        self.exec_and_keep()
+        self.exec_and_keep(timed)
     }
 
     #[inline(never)]
-    fn exec_and_keep(mut self) -> Result<(), Error> {
+    fn exec_and_keep(mut self, timed: fn(Pooled) -> Result<(), Error>) -> Result<(), Error> {
         let (list, runtime) = self.parts();
         if list.owns_memories() && list.nodes().iter().any(|node| timeout(node, runtime).is_some()) {
-            // The caller is told when the time is up, whatever the device does. Nothing in it ends before the
-            // pipeline does.
-            return Pipeline { buffer: self, borrow: PhantomData }.exec_async().wait();
+            return timed(self);
         }
         self.exec()?;
         let Buffer { runtime, list, launch_cache, .. } = self.get_mut();

@@ -8,7 +8,6 @@ use crate::kernel::{Candidate, ContentsCheck, WrongContents};
 use crate::nested::KernelMark;
 use flash_backend::caught;
 use flash_types::abi::Arg;
-use flash_types::descriptor::View;
 use flash_types::index::{Dim, DynRuns, Order, value_range};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -74,7 +73,7 @@ fn owned(spec: &ArgumentFacts, arg: &Arg, first: u64) -> impl Iterator<Item = Ra
 pub(super) fn number_stores(kernel: &KernelFacts, args: &mut [Arg]) -> Vec<Vec<u32>> {
     let of_one = |(spec, arg): (&ArgumentFacts, &mut Arg)| {
         // Pages that no store touches are never there.
-        let mut numbers = (spec.view == View::Scatter).then(|| vec![0; arg.len as usize])?;
+        let mut numbers = spec.is_scatter().then(|| vec![0; arg.len as usize])?;
         arg.next = numbers.as_mut_ptr().cast();
         Some(numbers)
     };

@@ -12,9 +12,9 @@ use super::submissions::SubmissionList;
 use super::widen::Widening;
 use crate::devices::registry::Registry;
 use crate::error::Error;
-use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes};
+use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes, Whole};
 use crate::kernel::{ArgumentWriter, Element};
-use crate::memory::{FlashMemory, MemoryView};
+use crate::memory::{FlashMemory, MemoryView, RowOffsets};
 use flash_types::descriptor::{Access, ArgumentDescriptor, ElementType, KernelDescriptor, Searchable, View};
 use std::fmt;
 
@@ -321,6 +321,12 @@ impl<'a, T: Element> IntoArgument<'a> for FlashMemory<T> {
 impl<'a, T: Element> IntoArgument<'a> for MemoryView<'a, T> {
     fn into_argument(self) -> Argument<'a> {
         array::<T>(erased::<Item<'a, ReadWrite<T>>, _>(self), true)
+    }
+}
+
+impl<'a> IntoArgument<'a> for &'a RowOffsets {
+    fn into_argument(self) -> Argument<'a> {
+        array::<u64>(erased::<Whole<'a, Read<u64>>, _>(self), false)
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct ArgumentFacts {
     pub element_size: u32,
     pub along: SmallVec<[usize; 4]>,
     pub stages: Option<(usize, Vec<Use>)>,
+    /// The argument that says where its rows begin.
+    pub rows: Option<usize>,
     /// The operation of an accumulator.
     pub operation: Option<Operation>,
     /// It is a single accumulator.
@@ -46,7 +48,12 @@ impl ArgumentFacts {
 
     /// True if the setting `check_writes` looks at what a launch does to it.
     pub fn is_checked(&self) -> bool {
-        self.is_promised() || self.view == View::Scatter
+        self.is_promised() || self.is_scatter()
+    }
+
+    /// True if kernels may write any element of it.
+    pub fn is_scatter(&self) -> bool {
+        self.view == View::Scatter && self.rows.is_none()
     }
 
     /// Elements that a work item owns along an axis that the index names.
@@ -123,6 +130,7 @@ impl KernelFacts {
                 element_size: a.element.size as u32,
                 along: a.along.iter().copied().collect(),
                 stages: a.stages.clone(),
+                rows: a.rows.filter(|starts| *starts < descriptor.arguments.len() && a.along.len() == 1),
                 operation: operations.get(i).copied().flatten(),
                 single: a.reduce.as_ref().is_some_and(|r| !r.array),
             })

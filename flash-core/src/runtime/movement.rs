@@ -93,6 +93,7 @@ fn argument(name: &str, view: View, access: Access, element: ElementType) -> Arg
         along: Vec::new(),
         stages: None,
         tile: Vec::new(),
+        rows: None,
         structure: false,
         reduce: None,
     }

@@ -128,7 +128,8 @@ impl Plan {
             && facts.sort.is_empty()
             && facts.group.is_none()
             && facts.arguments.iter().all(|a| match a.view {
-                View::Scalar | View::Whole | View::Scatter => true,
+                View::Scalar | View::Whole => true,
+                View::Scatter => a.rows.is_none(),
                 View::Item => !a.row && a.tile.is_empty() && a.along[..] == [0],
                 View::Phased | View::Window | View::Reduce => false,
             });

@@ -3,6 +3,7 @@
 use super::arena::Bump;
 use super::facts::{ArgumentFacts, KernelFacts};
 use crate::error::Error;
+use crate::memory::ArrayInner;
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::{Access, View};
 use flash_types::index::{Dim, IndexError, Order, item_is_exclusive};
@@ -251,6 +252,50 @@ pub(super) fn prove_item(
         prove_phased(order, dims, spec, arg, all)?;
     }
     Ok(all)
+}
+
+/// The argument that says where the rows of another one begin.
+pub(super) struct RowStarts<'a> {
+    pub len: u64,
+    /// If it is all of a memory.
+    pub memory: Option<&'a ArrayInner>,
+}
+
+/// Proves that the rows that a launch names exist, lie inside an array of this shape and length and, where it
+/// is written, that each is of one work item alone.
+pub(super) fn prove_ragged(
+    order: &Order,
+    dims: &[Dim],
+    spec: &ArgumentFacts,
+    starts: &RowStarts<'_>,
+    (shape, len): (&[u64], u64),
+) -> Result<(), String> {
+    let Some(end) = starts.memory.and_then(ArrayInner::end_of_rows) else {
+        return Err("where its rows begin is said by an array that may change, or of which nothing is known: pass `&RowOffsets`, which are known not to decrease (`RowOffsets::new(..)`)".into());
+    };
+    if shape.len() > 1 {
+        return Err(format!(
+            "its rows follow one another, the array has the shape {shape:?}: pass its elements without a shape, as `memory.range(..)?`"
+        ));
+    }
+    if end > len {
+        return Err(format!(
+            "its rows end at element {end}, the array has {len} elements: pass a longer array, or other offsets"
+        ));
+    }
+    let (rows, dim) = (starts.len - 1, spec.along[0]);
+    if order.items() == 0 {
+        return Ok(());
+    }
+    if let Some(largest) = dims[dim].max_value().filter(|largest| *largest >= rows) {
+        return Err(format!(
+            "dimension {dim} reaches the value {largest}, its offsets are of {rows} rows: launch fewer work items or pass more offsets"
+        ));
+    }
+    if spec.access != Access::Read {
+        item_is_exclusive(order, dims, &spec.along).map_err(|failure| failure.to_string())?;
+    }
+    Ok(())
 }
 
 /// A single accumulator is one element.

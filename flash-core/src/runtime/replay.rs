@@ -89,6 +89,12 @@ impl RuntimeObj {
         let kernels = recording.kernels.iter().map(|recorded| registered(registry, recorded));
         let kernels = kernels.collect::<Result<_, Error>>()?;
         let memories = Replayed { memories };
+        for submission in &recording.submissions {
+            let Some(kernel) = recording.kernels.get(submission.kernel as usize) else { continue };
+            for starts in kernel.arguments.iter().filter_map(|argument| argument.rows) {
+                memories.are_offsets(submission.arguments.get(starts))?;
+            }
+        }
         Ok(Steps { runtime: self.clone(), recording, kernels, memories, next: 0 })
     }
 }
@@ -128,6 +134,20 @@ fn widens(recorded: &KernelDescriptor, registered: &KernelDescriptor) -> bool {
             let widens = want.view == View::Scalar && have.element.name != want.element.name;
             (same || widens) && *have == ArgumentDescriptor { element: have.element.clone(), ..want.clone() }
         })
+}
+
+impl Replayed {
+    /// An argument says where rows begin: its memory is checked, and stays as it is. Where it is none, the
+    /// launch is refused.
+    fn are_offsets(&self, argument: Option<&recording::Argument>) -> Result<(), Error> {
+        let Some(recording::Argument::Memory(index)) = argument else { return Ok(()) };
+        match self.memories.get(*index as usize) {
+            Some(Replica { header, element }) if element.is::<u64>() && header.end_of_rows().is_none() => {
+                header.check_offsets()
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Replica {

@@ -1,8 +1,9 @@
-//! `#[along(..)]` and `#[phased(..)]` on a field.
+//! `#[along(..)]`, `#[phased(..)]`, `#[rows(..)]` and `#[structure]` on a field.
 
+use super::Argument;
 use super::attribute::{position, positions};
 use super::views::{Use, View};
-use crate::errors::Errors;
+use crate::errors::{Errors, list};
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Field, Ident, Meta, Token, bracketed};
@@ -38,6 +39,13 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
         };
         errors.at(attribute, format!("{what}, so that no dimensions index it: remove this, or use `Item`"));
     }
+    let rows_attribute = errors.take(single(field, "rows")).flatten();
+    if let (Some(attribute), false) = (rows_attribute, matches!(view, View::Ragged { .. })) {
+        errors.at(
+            attribute,
+            "only a `Ragged` has rows that another argument names: remove this, or make the field `Ragged<'a, Read<T>>`",
+        );
+    }
     let along = match along_attribute {
         Some(attribute) => errors.take(along(attribute, dimensions)).unwrap_or_default(),
         None => (0..dimensions.len()).collect(),
@@ -55,10 +63,69 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
             let stages = phased_attribute.and_then(|attribute| errors.take(stages(attribute, dimensions)));
             View::Phased { element, along, stages }
         }
+        View::Ragged { access, element, at, .. } => {
+            let one = match along[..] {
+                [dimension] => dimension,
+                _ => {
+                    errors.at(
+                        &field.ty,
+                        "one dimension says which row is a work item's: name it, as in `#[along(row)]`",
+                    );
+                    0
+                }
+            };
+            let starts = match rows_attribute {
+                Some(attribute) => errors.take(rows(attribute)),
+                None => {
+                    errors.at(&field.ty, "which argument says where its rows begin? Write `#[rows(start)]`, with a `Whole<'a, Read<u64>>` that is marked `#[structure]`");
+                    None
+                }
+            };
+            View::Ragged { access, element, along: one, starts, at }
+        }
         view => view,
     };
     errors.finish()?;
     Ok(view)
+}
+
+/// `#[rows(start)]`.
+fn rows(attribute: &Attribute) -> syn::Result<Ident> {
+    let example = "write `#[rows(start)]`, with the argument that says where rows begin";
+    let Meta::List(list) = &attribute.meta else {
+        return Err(Error::new_spanned(attribute, example));
+    };
+    syn::parse2(list.tokens.clone()).map_err(|_| Error::new_spanned(attribute, example))
+}
+
+/// Looks up the arguments that say where the rows of others begin.
+pub fn resolve(arguments: &mut [Argument], errors: &mut Errors) {
+    for i in 0..arguments.len() {
+        let View::Ragged { starts: Some(name), .. } = &arguments[i].view else { continue };
+        let mut next = 0;
+        let found = arguments.iter().position(|argument| {
+            let is_it = argument.ident == *name;
+            next += if is_it { 0 } else { argument.count() };
+            is_it
+        });
+        let why = match found.map(|at| (at, &arguments[at])) {
+            None => {
+                let names: Vec<&Ident> = arguments.iter().map(|argument| &argument.ident).collect();
+                format!("no argument `{name}`: the kernel has {}", list(names))
+            }
+            Some((at, _)) if at > i => format!("`{name}` must stand before what has its rows"),
+            Some((_, argument)) if argument.structure && argument.group.is_none() => {
+                if let View::Ragged { at, .. } = &mut arguments[i].view {
+                    *at = next;
+                }
+                continue;
+            }
+            Some(_) => format!(
+                "rows begin where a `Whole<'a, Read<u64>>` says that is marked `#[structure]`: make `{name}` one"
+            ),
+        };
+        errors.at(name, why);
+    }
 }
 
 /// Whether a field is marked `#[structure]`.

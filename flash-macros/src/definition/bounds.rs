@@ -26,7 +26,9 @@ pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> 
                 None => (&access.ty, quote!(views::ReduceAccess)),
             },
             View::Scalar => (&argument.ty, quote!(Element)),
-            View::Phased { element, .. } | View::Scatter { element } => (element, quote!(Element)),
+            View::Phased { element, .. } | View::Scatter { element } | View::Ragged { element, .. } => {
+                (element, quote!(Element))
+            }
             View::Item { access, .. }
             | View::Whole { access }
             | View::Window { access }

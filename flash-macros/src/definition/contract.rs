@@ -3,7 +3,7 @@
 use super::attribute::Group;
 use super::bounds;
 use super::doors::Door;
-use super::views::{Use, View};
+use super::views::{Access, Use, View};
 use super::{Argument, Class, Definition, part};
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -209,6 +209,10 @@ fn bound_field(argument: &Argument, core: &TokenStream) -> TokenStream {
         }
         View::Phased { element, .. } => quote_spanned!(span=> #views::PhasedBound<#element>),
         View::Scatter { element } => quote_spanned!(span=> #views::ScatterView<'static, #element>),
+        View::Ragged { .. } => {
+            let access = ragged_access(&argument.view, core);
+            quote_spanned!(span=> #views::RaggedBound<#access>)
+        }
         View::Window { access } => {
             let element = access.whole_element(core);
             quote_spanned!(span=> #views::WindowView<'static, #element>)
@@ -230,6 +234,10 @@ fn run_field(argument: &Argument, core: &TokenStream) -> TokenStream {
             quote_spanned!(span=> #views::ItemRun<#access>)
         }
         View::Phased { element, .. } => quote_spanned!(span=> #views::PhasedRun<#element>),
+        View::Ragged { .. } => {
+            let access = ragged_access(&argument.view, core);
+            quote_spanned!(span=> #views::RaggedRun<#access>)
+        }
         View::Reduce { access, .. } => {
             let content = access.content(core);
             quote_spanned!(span=> #views::ReduceRun<#content>)
@@ -262,10 +270,24 @@ fn view_type(argument: &Argument, lifetime: &Lifetime, core: &TokenStream) -> To
         }
         View::Phased { element, .. } => quote_spanned!(span=> #views::Phased<#lifetime, #element>),
         View::Scatter { element } => quote_spanned!(span=> #views::Scatter<#lifetime, #element>),
+        View::Ragged { .. } => {
+            let access = ragged_access(&argument.view, core);
+            quote_spanned!(span=> #views::Ragged<#lifetime, #access>)
+        }
         View::Reduce { access, operation } => {
             let access = &access.ty;
             quote_spanned!(span=> #views::Reduce<#lifetime, #access, #operation>)
         }
+    }
+}
+
+/// `Read<T>` or `ReadWrite<T>` of a `Ragged`.
+fn ragged_access(view: &View, core: &TokenStream) -> TokenStream {
+    let views = quote!(#core::kernel::views);
+    match view {
+        View::Ragged { access: Access::Read, element, .. } => quote!(#views::Read<#element>),
+        View::Ragged { element, .. } => quote!(#views::ReadWrite<#element>),
+        _ => unreachable!("it is asked for of a `Ragged` only"),
     }
 }
 
@@ -286,6 +308,9 @@ fn describe(argument: &Argument, core: &TokenStream) -> TokenStream {
         View::Whole { .. } | View::Scatter { .. } | View::Window { .. } | View::Uniform { .. } => {
             let structure = argument.structure.then(|| quote!(.as_structure()));
             quote_spanned!(span=> #views::describe::<#ty>(#name, &[], ::core::option::Option::None)#structure,)
+        }
+        View::Ragged { along, at, .. } => {
+            quote_spanned!(span=> #views::describe_ragged::<#ty>(#name, #along, #at),)
         }
         View::Reduce { access, operation } => {
             let access = &access.ty;
@@ -324,6 +349,7 @@ fn bind(first: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
             View::Item { .. } => quote!(#views::ItemBound::new(#arg)),
             View::Phased { .. } => quote!(#views::PhasedBound::new(#arg)),
             View::Scatter { .. } => quote!(#views::ScatterView::new(#arg)),
+            View::Ragged { at, .. } => quote!(#views::RaggedBound::new(#arg, &*args.add(#at))),
             View::Window { .. } => quote!(#views::WindowView::new(#arg)),
             View::Reduce { .. } => quote!(#views::ReduceBound::new(#arg)),
         };
@@ -340,6 +366,7 @@ fn run(argument: &Argument, core: &TokenStream) -> TokenStream {
         | View::Window { .. }
         | View::Uniform { .. } => bound,
         View::Reduce { .. } => quote!(unsafe { #bound.run() }),
+        View::Ragged { along, .. } => quote!(unsafe { #bound.run(index, #along) }),
         View::Item { along, .. } => {
             let class = Class::of(along).path(core);
             quote!(unsafe { #bound.run::<{ #class }>(index, &[#(#along),*]) })
@@ -362,6 +389,15 @@ fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
             View::Uniform { .. } => quote!(#core::kernel::views::uniform(#from)),
             View::Reduce { .. } if door == Door::Whole => quote!(#from.whole()),
             View::Reduce { .. } => quote!(#from.see()),
+            View::Ragged { along, .. } => {
+                let path = Class::of(&[*along]).path(core);
+                match door {
+                    Door::Whole => quote!(#from.whole(values, #along)),
+                    Door::Span if *along == 0 => quote!(#from.span(len)),
+                    Door::Span => quote!(#from.item::<{ #path }>(0)),
+                    Door::Item => quote!(#from.item::<{ #path }>(i)),
+                }
+            }
             View::Item { along, .. } => {
                 let class = Class::of(along);
                 let path = class.path(core);

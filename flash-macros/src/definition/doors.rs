@@ -87,6 +87,15 @@ fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> T
             _ => quote_spanned!(span=> #views::PhasedSpan<#k, #element>),
         },
         View::Scatter { element } => quote_spanned!(span=> #views::ScatterView<#k, #element>),
+        View::Ragged { access, element, along, .. } => {
+            let one = door == Door::Item || (door == Door::Span && *along != 0);
+            match (one, access) {
+                (true, Access::Read) => quote_spanned!(span=> &#k [#element]),
+                (true, _) => quote_spanned!(span=> &#k mut [#element]),
+                (false, Access::Read) => quote_spanned!(span=> #views::RaggedRows<#k, #element>),
+                (false, _) => quote_spanned!(span=> #views::RaggedRowsMut<#k, #element>),
+            }
+        }
         View::Window { access } => {
             let element = access.whole_element(core);
             quote_spanned!(span=> #views::WindowView<#k, #element>)

@@ -82,10 +82,11 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
     let devices = devices::read(&input.attrs, &mut errors);
     // Without dimensions nothing can be checked about those of the fields.
     let dimensions = head.as_ref().map(|head| head.dimensions.as_slice());
-    let arguments: Vec<Argument> = fields
+    let mut arguments: Vec<Argument> = fields
         .into_iter()
         .filter_map(|field| errors.take(argument(field, lifetime.as_ref(), dimensions)))
         .collect();
+    arguments::resolve(&mut arguments, &mut errors);
     check::order(&arguments, &mut errors);
     group::names(&arguments, &mut errors);
     // Otherwise arguments that could not be read would be reported as missing.

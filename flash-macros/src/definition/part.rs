@@ -169,6 +169,7 @@ pub fn resolve(written: &Written, dimensions: &[Ident], arguments: &[Argument]) 
             View::Item { .. } => "it is an `Item`, whose elements follow from its index".to_owned(),
             View::Uniform { .. } => "it is a `Uniform`, of which every part reads the one element".to_owned(),
             View::Reduce { .. } => "it is a `Reduce`, whose parts are merged".to_owned(),
+            View::Ragged { .. } => "it is a `Ragged`, whose elements follow from its rows".to_owned(),
             View::Whole { .. } => "it is a `Whole`, which is never cut: make it a `Window`".to_owned(),
         };
         Err(Error::new_spanned(name, format!("`{name}` has no map: {why}")))

@@ -18,7 +18,7 @@ pub fn write(definition: &Definition, core: &TokenStream) -> TokenStream {
     let static_generics = statics.split_for_impl().1;
     let mut generics = bounds::add(definition.generics_with(None), &bounds::read(definition, core));
     generics.params.push(parse_quote!(__Q));
-    let parts: Vec<(TokenStream, bool)> = definition
+    let parts: Vec<(TokenStream, TokenStream)> = definition
         .arguments
         .iter()
         .map(|argument| {
@@ -27,15 +27,20 @@ pub fn write(definition: &Definition, core: &TokenStream) -> TokenStream {
                 Some(lifetime) => replace_lifetime(ty, lifetime, &parse_quote!('static)),
                 None => ty,
             };
+            let about = quote!(#staging::About);
             match &argument.view {
-                View::Scalar => (quote!(#views::Scalar<#ty>), false),
-                View::Phased { stages, .. } => (ty, stages.is_some()),
-                _ => (ty, false),
+                View::Scalar => (quote!(#views::Scalar<#ty>), quote!(#about::default())),
+                View::Phased { stages: Some(_), .. } => (ty, quote!(#about::staged())),
+                View::Ragged { starts: Some(starts), along, .. } => {
+                    let starts = super::unraw(starts);
+                    (ty, quote!(#about::rows(#starts, #along)))
+                }
+                _ => (ty, quote!(#about::default())),
             }
         })
         .collect();
     let types: Vec<&TokenStream> = parts.iter().map(|(ty, _)| ty).collect();
-    let staged = parts.iter().map(|(_, staged)| staged);
+    let about = parts.iter().map(|(_, about)| about);
     generics
         .make_where_clause()
         .predicates
@@ -53,7 +58,7 @@ pub fn write(definition: &Definition, core: &TokenStream) -> TokenStream {
             impl #impl_generics #staging::StagedDefinition<__Q> for #ident #static_generics #where_clause {
                 type Arguments = __Staged #ty_generics;
                 fn arguments() -> Self::Arguments {
-                    __Staged { #(#fields: <__Q as #staging::Stages<#types>>::argument(#names, #staged),)* }
+                    __Staged { #(#fields: <__Q as #staging::Stages<#types>>::argument(#names, #about),)* }
                 }
             }
         };

@@ -6,13 +6,40 @@ use syn::{Error, Ident, PathSegment, Type};
 /// How a kernel sees an argument.
 pub enum View {
     Scalar,
-    Item { access: AccessType, along: Vec<usize> },
-    Whole { access: AccessType },
-    Window { access: AccessType },
-    Uniform { access: AccessType },
-    Phased { element: Type, along: Vec<usize>, stages: Option<(usize, Vec<Use>)> },
-    Scatter { element: Type },
-    Reduce { access: AccessType, operation: Type },
+    Item {
+        access: AccessType,
+        along: Vec<usize>,
+    },
+    Whole {
+        access: AccessType,
+    },
+    Window {
+        access: AccessType,
+    },
+    Uniform {
+        access: AccessType,
+    },
+    Phased {
+        element: Type,
+        along: Vec<usize>,
+        stages: Option<(usize, Vec<Use>)>,
+    },
+    Scatter {
+        element: Type,
+    },
+    /// `along`: the dimension of the row. The rows begin where argument number `at` says, whose name `starts`
+    /// is.
+    Ragged {
+        access: Access,
+        element: Type,
+        along: usize,
+        starts: Option<Ident>,
+        at: usize,
+    },
+    Reduce {
+        access: AccessType,
+        operation: Type,
+    },
 }
 
 /// The type of an access. An alias is resolved by the compiler.
@@ -79,6 +106,7 @@ impl View {
                 Some(Access::Read)
             }
             View::Phased { .. } | View::Scatter { .. } => Some(Access::ReadWrite),
+            View::Ragged { access, .. } => Some(*access),
             View::Item { access, .. } | View::Reduce { access, .. } => access.access,
         }
     }
@@ -95,6 +123,7 @@ pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
         "Whole" => Ok(View::Whole { access: reader.whole(segment)? }),
         "Phased" => Ok(View::Phased { element: reader.element(segment)?, along: Vec::new(), stages: None }),
         "Scatter" => Ok(View::Scatter { element: reader.element(segment)? }),
+        "Ragged" => reader.ragged(segment),
         "Window" => Ok(View::Window { access: reader.whole(segment)? }),
         "Uniform" => Ok(View::Uniform { access: reader.whole(segment)? }),
         "Reduce" => reader.reduce(segment),
@@ -104,7 +133,7 @@ pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
 
 /// Whether a type is a view by its name.
 pub fn is_view(ty: &Type) -> bool {
-    const VIEWS: [&str; 7] = ["Item", "Whole", "Phased", "Scatter", "Window", "Uniform", "Reduce"];
+    const VIEWS: [&str; 8] = ["Item", "Whole", "Phased", "Scatter", "Ragged", "Window", "Uniform", "Reduce"];
     last_segment(ty).is_some_and(|segment| VIEWS.iter().any(|view| segment.ident == view))
 }
 
@@ -204,6 +233,28 @@ impl Reader {
         Ok(access)
     }
 
+    fn ragged(&self, segment: &PathSegment) -> syn::Result<View> {
+        let (a, ty) = (&self.lifetime, self.argument(segment)?);
+        let both = |element: &str| {
+            format!("write `Ragged<{a}, Read<{element}>>` or `Ragged<{a}, ReadWrite<{element}>>`")
+        };
+        let error = match access_type(ty).visible {
+            Some(Visible { access: Access::Write, element, .. }) => format!(
+                "the elements of a `Ragged` may be left as they are, so that they count as read: {}",
+                both(&text(&element))
+            ),
+            Some(Visible { row: true, element, .. }) => {
+                format!("a `Ragged` has rows, of elements: {}", both(&text(&element)))
+            }
+            Some(Visible { access, element, .. }) => {
+                self.plain_data(&element)?;
+                return Ok(View::Ragged { access, element, along: 0, starts: None, at: 0 });
+            }
+            None => format!("this says nothing of access: {}", both(&text(ty))),
+        };
+        Err(Error::new_spanned(ty, error))
+    }
+
     /// The element of a `Phased` or `Scatter`.
     fn element(&self, segment: &PathSegment) -> syn::Result<Type> {
         let (view, ty) = (&segment.ident, self.argument(segment)?);
@@ -281,7 +332,8 @@ impl Reader {
             [ty] => Ok(ty),
             _ => {
                 let (view, a) = (&segment.ident, &self.lifetime);
-                let of = if ["Item", "Whole", "Window", "Uniform"].iter().any(|known| view == known) {
+                let of = if ["Item", "Whole", "Window", "Uniform", "Ragged"].iter().any(|known| view == known)
+                {
                     "Read<T>"
                 } else {
                     "T"

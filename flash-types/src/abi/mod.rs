@@ -406,7 +406,8 @@ pub struct Arg {
     /// which begins with the part's `next_origin`. Of a scatter argument in the host's memory whose stores
     /// are checked, a 32-bit number per element, for the kernel's code alone. Otherwise NULL.
     pub next: *mut c_void,
-    /// Handle of the device buffer in spaces that have handles; 0 in the host's.
+    /// Handle of the device buffer in spaces that have handles; 0 in the host's, and where the `part` has no
+    /// elements.
     pub buffer: u64,
     /// Number of elements.
     pub len: u64,

@@ -59,6 +59,10 @@ pub struct ArgumentDescriptor {
     /// For a phased argument: the dimension and its use per value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<(usize, Vec<Use>)>,
+    /// Where its rows begin: the number of the argument that says it. Row `i` has the elements from offset
+    /// `i` there up to offset `i + 1`, and `along` is the dimension that says which row is a work item's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<usize>,
     /// Partition maps may read its contents.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub structure: bool,
@@ -232,6 +236,24 @@ impl KernelDescriptor {
             if let Some(dim) = argument.along.iter().find(|d| **d >= dims) {
                 return fail(format!("it is along dimension {dim}, the kernel has {dims}"));
             }
+            if let Some(starts) = argument.rows {
+                let is_starts =
+                    |a: &ArgumentDescriptor| a.view == View::Whole && a.structure && a.element.is::<u64>();
+                let is_ragged = matches!(
+                    (argument.view, argument.access),
+                    (View::Window, Access::Read) | (View::Scatter, Access::ReadWrite)
+                );
+                if !is_ragged
+                    || argument.along.len() != 1
+                    || !self.arguments.get(starts).is_some_and(is_starts)
+                {
+                    let text = format!(
+                        "argument {starts} says where its rows begin, along {:?}: expected a `Whole` of u64 that is marked as structure, and one dimension, of a window or a scatter",
+                        argument.along
+                    );
+                    return fail(text);
+                }
+            }
             if !argument.tile.is_empty() {
                 let is_item = argument.view == View::Item && !argument.row;
                 if !is_item || argument.tile.contains(&0) || argument.tile.len() > argument.along.len().min(2)
@@ -290,6 +312,7 @@ impl fmt::Display for ArgumentDescriptor {
             View::Item => write!(f, "Item<{access}<{element}>>")?,
             View::Whole => write!(f, "Whole<{access}<{element}>>")?,
             View::Phased => write!(f, "Phased<{element}>")?,
+            View::Scatter | View::Window if self.rows.is_some() => write!(f, "Ragged<{access}<{element}>>")?,
             View::Scatter => write!(f, "Scatter<{element}>")?,
             View::Window => write!(f, "Window<{access}<{element}>>")?,
             View::Reduce => {
@@ -303,6 +326,9 @@ impl fmt::Display for ArgumentDescriptor {
         }
         if !self.along.is_empty() {
             write!(f, " along {:?}", self.along)?;
+        }
+        if let Some(starts) = self.rows {
+            write!(f, ", rows by argument {starts}")?;
         }
         if let Some((dimension, uses)) = &self.stages {
             write!(f, " by stage {dimension}: {uses:?}")?;

@@ -39,6 +39,7 @@ mod phased;
 mod pipelines;
 mod placement;
 mod proofs;
+mod ragged;
 mod recordings;
 mod reduce;
 mod regions;

@@ -1,14 +1,14 @@
 //! The arguments of a staged kernel: parameters of its function, and what stands for them.
 
-use super::facts::is_argument;
+use super::facts::{is_argument, name_of};
 use super::memory::{GroupValue, OutValue, PhasedValue, SliceValue, TileValue, WindowValue, clipped, proved};
 use super::number::Number;
 use super::shared::{AccumulatorValue, ScatterValue};
-use super::value::{Plain, Value, Variable};
+use super::value::{Expr, Plain, Value, Variable};
 use super::writer::{define, say, with};
 use crate::kernel::views::{
-    Block, Item, Phased, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Tile, Uniform, Whole,
-    Window, Write,
+    Block, Item, Phased, Ragged, Read, ReadWrite, Reduce, ReduceAccess, Row, Scalar, Scatter, Tile, Uniform,
+    Whole, Window, Write,
 };
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -25,8 +25,29 @@ pub enum Device {}
 pub trait Stages<A> {
     /// What stands for the argument.
     type Value: Value;
-    /// Writes its parameters. `staged`: a `Phased` whose use is declared by stage.
-    fn argument(name: &str, staged: bool) -> Self::Value;
+    /// Writes its parameters.
+    fn argument(name: &str, about: About) -> Self::Value;
+}
+
+/// What attributes say about an argument.
+#[derive(Clone, Copy, Default)]
+pub struct About {
+    /// It is a `Phased` whose use is declared by stage.
+    staged: bool,
+    /// It is a `Ragged`: the argument that says where its rows begin, and the dimension of the row.
+    rows: Option<(&'static str, usize)>,
+}
+
+impl About {
+    /// Of a `Phased` whose use is declared by stage.
+    pub fn staged() -> About {
+        About { staged: true, ..About::default() }
+    }
+
+    /// Of a `Ragged`.
+    pub fn rows(starts: &'static str, dimension: usize) -> About {
+        About { rows: Some((starts, dimension)), ..About::default() }
+    }
 }
 
 /// `Self` has a form of the argument `A`, which is an array.
@@ -36,13 +57,13 @@ pub trait StagesArray<A> {
     /// The type of its pointers.
     fn pointer() -> String;
     /// Behind its name, the names of its pointers: a `Phased` has two.
-    fn pointers(_staged: bool) -> &'static [&'static str] {
+    fn pointers(_: About) -> &'static [&'static str] {
         &[""]
     }
     /// What stands for the array of a name, which its pointers and the macros of `flash_device.h` have.
-    fn value(name: Rc<str>, staged: bool) -> Self::Value;
+    fn value(name: Rc<str>, about: About) -> Self::Value;
     /// Writes what happens before the kernel's body.
-    fn begin(_value: &Self::Value, _staged: bool) {}
+    fn begin(_value: &Self::Value, _: About) {}
 }
 
 impl<A> Stages<A> for Device
@@ -50,13 +71,13 @@ where
     Device: StagesArray<A>,
 {
     type Value = <Device as StagesArray<A>>::Value;
-    fn argument(name: &str, staged: bool) -> Self::Value {
-        one::<A>(name, staged).1
+    fn argument(name: &str, about: About) -> Self::Value {
+        one::<A>(name, about).1
     }
 }
 
 /// Its name in the text, and what stands for it.
-fn one<A>(argument: &str, staged: bool) -> (Rc<str>, <Device as StagesArray<A>>::Value)
+fn one<A>(argument: &str, about: About) -> (Rc<str>, <Device as StagesArray<A>>::Value)
 where
     Device: StagesArray<A>,
 {
@@ -66,11 +87,11 @@ where
         "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n#define FLASH_FIRST_{name} FLASH_FIRST_{argument}\n"
     ));
     is_argument(&name, argument);
-    for behind in <Device as StagesArray<A>>::pointers(staged) {
+    for behind in <Device as StagesArray<A>>::pointers(about) {
         parameter(format!("{}{name}{behind}", <Device as StagesArray<A>>::pointer()));
     }
-    let value = <Device as StagesArray<A>>::value(name.clone(), staged);
-    <Device as StagesArray<A>>::begin(&value, staged);
+    let value = <Device as StagesArray<A>>::value(name.clone(), about);
+    <Device as StagesArray<A>>::begin(&value, about);
     (name, value)
 }
 
@@ -100,7 +121,7 @@ fn own_index(name: &str) -> String {
 
 impl<T: Plain> Stages<Scalar<T>> for Device {
     type Value = T::Value;
-    fn argument(name: &str, _: bool) -> T::Value {
+    fn argument(name: &str, _: About) -> T::Value {
         let argument = name;
         let name = super::writer::name(name);
         is_argument(&name, argument);
@@ -116,7 +137,7 @@ macro_rules! items {
             fn pointer() -> String {
                 pointer::<$t>($c)
             }
-            fn value(name: Rc<str>, _: bool) -> $value {
+            fn value(name: Rc<str>, _: About) -> $value {
                 $of(proved::<$t>(&name, &own_index(&name)))
             }
         }
@@ -126,7 +147,7 @@ macro_rules! items {
             fn pointer() -> String {
                 pointer::<$t>($c)
             }
-            fn value(name: Rc<str>, _: bool) -> SliceValue<$t> {
+            fn value(name: Rc<str>, _: About) -> SliceValue<$t> {
                 let first = own_index(&name);
                 let count = format!("FLASH_ROW_LEN({name})");
                 SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
@@ -143,7 +164,7 @@ macro_rules! tiles {
             fn pointer() -> String {
                 pointer::<T>($c)
             }
-            fn value(name: Rc<str>, _: bool) -> SliceValue<T> {
+            fn value(name: Rc<str>, _: About) -> SliceValue<T> {
                 let first = own_index(&name);
                 let count = clipped(&name, &first, 0, N);
                 SliceValue { name, row: Some((first.into(), count.into())), of: PhantomData }
@@ -155,7 +176,7 @@ macro_rules! tiles {
             fn pointer() -> String {
                 pointer::<T>($c)
             }
-            fn value(name: Rc<str>, _: bool) -> TileValue<T> {
+            fn value(name: Rc<str>, _: About) -> TileValue<T> {
                 let first = own_index(&name);
                 let extents = [(0, X), (1, Y)].map(|(axis, most)| clipped(&name, &first, axis, most).into());
                 TileValue { name, first: first.into(), extents, most: [X, Y], of: PhantomData }
@@ -179,7 +200,7 @@ impl<T: Plain> StagesArray<Uniform<'static, Read<T>>> for Device {
     fn pointer() -> String {
         pointer::<T>("const ")
     }
-    fn value(name: Rc<str>, _: bool) -> T::Value {
+    fn value(name: Rc<str>, _: About) -> T::Value {
         proved::<T>(&name, "0")
     }
 }
@@ -189,7 +210,7 @@ impl<T: Plain> StagesArray<Whole<'static, Read<T>>> for Device {
     fn pointer() -> String {
         pointer::<T>("const ")
     }
-    fn value(name: Rc<str>, _: bool) -> SliceValue<T> {
+    fn value(name: Rc<str>, _: About) -> SliceValue<T> {
         SliceValue { name, row: None, of: PhantomData }
     }
 }
@@ -199,7 +220,7 @@ impl<T: Plain> StagesArray<Window<'static, Read<T>>> for Device {
     fn pointer() -> String {
         pointer::<T>("const ")
     }
-    fn value(name: Rc<str>, _: bool) -> WindowValue<T> {
+    fn value(name: Rc<str>, _: About) -> WindowValue<T> {
         WindowValue { name, of: PhantomData }
     }
 }
@@ -209,13 +230,13 @@ impl<T: Plain> StagesArray<Phased<'static, T>> for Device {
     fn pointer() -> String {
         pointer::<T>("")
     }
-    fn pointers(staged: bool) -> &'static [&'static str] {
-        if staged { &[""] } else { &["", "_next"] }
+    fn pointers(about: About) -> &'static [&'static str] {
+        if about.staged { &[""] } else { &["", "_next"] }
     }
-    fn value(name: Rc<str>, staged: bool) -> PhasedValue<T> {
+    fn value(name: Rc<str>, about: About) -> PhasedValue<T> {
         let index = own_index(&name);
         let was = proved::<T>(&name, &index);
-        let own = match staged {
+        let own = match about.staged {
             true => was.clone(),
             false => {
                 let next = format!("FLASH_PROVED({name}_next, {index}, FLASH_OF({name}).next_origin)");
@@ -224,9 +245,9 @@ impl<T: Plain> StagesArray<Phased<'static, T>> for Device {
         };
         PhasedValue { name, was, own }
     }
-    fn begin(value: &PhasedValue<T>, staged: bool) {
+    fn begin(value: &PhasedValue<T>, about: About) {
         // The next one begins as the array is.
-        if !staged {
+        if !about.staged {
             value.own.assign(&value.was.read());
         }
     }
@@ -237,9 +258,39 @@ impl<T: Plain> StagesArray<Scatter<'static, T>> for Device {
     fn pointer() -> String {
         pointer::<T>("")
     }
-    fn value(name: Rc<str>, _: bool) -> ScatterValue<T> {
+    fn value(name: Rc<str>, _: About) -> ScatterValue<T> {
         ScatterValue { name, of: PhantomData }
     }
+}
+
+/// Rows of different lengths.
+macro_rules! ragged {
+    ($($access:ident $c:literal;)*) => {$(
+        impl<T: Plain> StagesArray<Ragged<'static, $access<T>>> for Device {
+            type Value = SliceValue<T>;
+            fn pointer() -> String {
+                pointer::<T>($c)
+            }
+            fn value(name: Rc<str>, about: About) -> SliceValue<T> {
+                SliceValue { name, row: about.rows.map(own_row), of: PhantomData }
+            }
+        }
+    )*};
+}
+ragged! {
+    Read "const ";
+    ReadWrite "";
+}
+
+/// The first element of the work item's row, and how many it has.
+fn own_row((starts, dimension): (&str, usize)) -> (Rc<str>, Rc<str>) {
+    let starts = name_of(starts);
+    let row = Expr::<usize>::now(format!("FLASH_INDEX({dimension})")).named("row").text();
+    let at = |index: &str| Expr::<usize>::now(proved::<u64>(&starts, index).text().to_string()).text();
+    let first = at(&row);
+    let end = at(&format!("{row} + 1"));
+    let count = Expr::<usize>::now(format!("{end} - {first}")).text();
+    (first, count)
 }
 
 /// The element of what a `Reduce` accumulates.
@@ -263,7 +314,7 @@ impl<A: ReduceAccess<Content: Content + 'static>, Op: 'static> StagesArray<Reduc
     fn pointer() -> String {
         pointer::<<A::Content as Content>::Element>("")
     }
-    fn value(name: Rc<str>, _: bool) -> Self::Value {
+    fn value(name: Rc<str>, _: About) -> Self::Value {
         AccumulatorValue { name, of: PhantomData }
     }
 }
@@ -275,10 +326,10 @@ where
     Device: StagesArray<A, Value: Value>,
 {
     type Value = GroupValue<<Device as StagesArray<A>>::Value, N>;
-    fn argument(argument: &str, staged: bool) -> Self::Value {
+    fn argument(argument: &str, about: About) -> Self::Value {
         let hint = argument.to_owned();
         let (names, values): (Vec<Rc<str>>, Vec<_>) =
-            (0..N).map(|number| one::<A>(&format!("{argument}_{number}"), staged)).unzip();
+            (0..N).map(|number| one::<A>(&format!("{argument}_{number}"), about)).unzip();
         let choose = move |number: &str| {
             let name: Rc<str> = super::writer::name(&hint).into();
             let first = &names[0];
@@ -287,11 +338,11 @@ where
             ));
             // The arguments of a group stand side by side.
             say(&format!("const flash_u64 FLASH_ARRAY_{name} = FLASH_ARRAY_{first} + {number};"));
-            for behind in <Device as StagesArray<A>>::pointers(staged) {
+            for behind in <Device as StagesArray<A>>::pointers(about) {
                 let chosen = chosen(number, 0, &names, behind);
                 say(&format!("{}const {name}{behind} = {chosen};", <Device as StagesArray<A>>::pointer()));
             }
-            <Device as StagesArray<A>>::value(name, staged)
+            <Device as StagesArray<A>>::value(name, about)
         };
         GroupValue { values: values.into(), choose: Rc::new(choose) }
     }

@@ -37,6 +37,14 @@ pub(super) fn is_argument(name: &str, argument: &str) {
     with(|writer| writer.facts.arguments.insert(name.to_owned(), argument.to_owned()));
 }
 
+/// The name in the text of an argument that stands before.
+pub(super) fn name_of(argument: &str) -> String {
+    with(|writer| {
+        let found = writer.facts.arguments.iter().find(|(_, of)| *of == argument);
+        found.map_or_else(|| argument.to_owned(), |(name, _)| name.clone())
+    })
+}
+
 /// In all of its values a variable is less than another value.
 pub(super) fn stays_below(variable: &str, end: &str) {
     with(|writer| writer.facts.below.insert(variable.to_owned(), end.to_owned()));

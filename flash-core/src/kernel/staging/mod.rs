@@ -38,7 +38,7 @@ mod value;
 mod writer;
 
 pub use aggregate::{ArrayValue, array, elements, repeat, structure};
-pub use arguments::{Content, Device, StagedDefinition, Stages, StagesArray};
+pub use arguments::{About, Content, Device, StagedDefinition, Stages, StagesArray};
 pub use control::{
     Steps, branch, break_loop, continue_loop, endless, for_each, for_loop, function, never, range,
     return_value, while_loop,

@@ -6,6 +6,7 @@
 //! | [`Whole`] | the whole array, read only |
 //! | [`Window`] | the part of an array that the partition map gives, read only |
 //! | [`Uniform`] | the one element of an array, the same for all work items, read only |
+//! | [`Ragged`] | the row that its index names, of rows of different lengths |
 //! | [`Phased`] | any element as it was when the phase began; it sets its own |
 //! | [`Scatter`] | stores anywhere; of numbers also atomic operations |
 //! | [`Reduce`] | an accumulator, or an array of them, to put values into |
@@ -24,6 +25,7 @@ mod item;
 mod operation;
 mod part;
 mod phased;
+mod ragged;
 mod reduce;
 mod scatter;
 #[cfg(test)]
@@ -34,6 +36,7 @@ mod window;
 pub use item::{ItemAccess, ItemBound, ItemRun, Out, Rows, RowsMut, Strided, StridedMut};
 pub use operation::Operation;
 pub use phased::{PhasedBound, PhasedItem, PhasedRun, PhasedSpan};
+pub use ragged::{RaggedAccess, RaggedBound, RaggedRows, RaggedRowsMut, RaggedRun};
 pub use reduce::{
     Accumulate, Accumulator, Accumulators, Max, Min, ReduceAccess, ReduceBound, ReduceOp, ReduceRun, Sum,
 };
@@ -42,7 +45,7 @@ pub use tile::{Clip, TileSpan, TileView, TileViewMut};
 pub use window::WindowView;
 
 use super::Element;
-use crate::memory::{ArrayInner, FlashMemory, MemoryView, ViewOwner, ViewShape};
+use crate::memory::{ArrayInner, FlashMemory, MemoryView, RowOffsets, ViewOwner, ViewShape};
 use flash_types::abi;
 pub use flash_types::descriptor::Use;
 use flash_types::descriptor::{self, Access, ArgumentDescriptor, ElementType};
@@ -110,6 +113,50 @@ pub struct Whole<'a, A>(Array<'a>, PhantomData<A>);
 /// The part of an array that the partition map of the definition gives (`part_by(..)`), read only, by
 /// global index. Without a map it is all of the array.
 pub struct Window<'a, A>(Array<'a>, PhantomData<A>);
+
+/// Its own row for every work item, of rows of different lengths: a part of a sparse matrix, the particles of
+/// a cell. `#[rows(start)]` names the argument that says where rows begin, a `Whole` of `u64` that is marked
+/// `#[structure]`; it is passed as [`RowOffsets`]. The index names the row; of several dimensions,
+/// `#[along(d)]` says which one. `Ragged<'a, Read<T>>` is only read, `Ragged<'a, ReadWrite<T>>` is written,
+/// too. Launches are cut into parts of equal numbers of elements.
+///
+/// # Examples
+/// ```
+/// use flash_core::kernel::prelude::*;
+/// use flash_core::{FlashMemory, RowOffsets};
+///
+/// /// Divides the elements of each row by their sum.
+/// #[derive(KernelDefinition)]
+/// #[kernel(name = "doc.shares", dims(row), part_by(row))]
+/// struct Shares<'a> {
+///     #[structure]
+///     start: Whole<'a, Read<u64>>,
+///     #[rows(start)]
+///     value: Ragged<'a, ReadWrite<f64>>,
+/// }
+///
+/// struct Once;
+///
+/// #[kernel(devices)]
+/// impl CpuItem<Shares<'_>> for Once {
+///     fn item(_: Index<1>, k: SharesItem<'_>) {
+///         let mut sum = 0.0;
+///         for i in 0..k.value.len() {
+///             sum += k.value[i];
+///         }
+///         for i in 0..k.value.len() {
+///             k.value[i] /= sum;
+///         }
+///     }
+/// }
+/// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
+/// let rows = RowOffsets::from_lengths([2, 0, 3])?;
+/// let value = FlashMemory::from([1.0, 3.0, 2.0, 2.0, 4.0]);
+/// rt.submit(Shares::of(&rows, &value)).exec([rows.rows()])?;
+/// assert_eq!(*value.read()?, [0.25, 0.75, 0.25, 0.25, 0.5]);
+/// # Ok::<(), flash_core::Error>(())
+/// ```
+pub struct Ragged<'a, A>(Array<'a>, PhantomData<A>);
 
 /// The one element of an array of one, read only and the same for all work items, as a uniform of a shader: a
 /// scalar that lives where the kernel runs. What one launch computes is read by the next without the host.
@@ -288,7 +335,7 @@ impl<'a> Whole<'a, Read<u64>> {
 /// A view: how an array argument is passed, described and seen.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view of an array",
-    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`, `Block<T, N>`, `Tile<T, X, Y>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Uniform<'a, Read<T>>`, `Phased<'a, T>`, `Scatter<'a, T>` or `Reduce<'a, Write<T>, Sum>`"
+    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`, `Block<T, N>`, `Tile<T, X, Y>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Uniform<'a, Read<T>>`, `Ragged<'a, Read<T>>`, `Phased<'a, T>`, `Scatter<'a, T>` or `Reduce<'a, Write<T>, Sum>`"
 )]
 pub trait View<'a> {
     /// Type of one element.
@@ -344,6 +391,17 @@ impl<'a, T: Element> View<'a> for Uniform<'a, Read<T>> {
     type Element = T;
     const KIND: u32 = abi::ARG_ITEM;
     const ACCESS: u32 = abi::ACCESS_READ;
+    const ROW: bool = false;
+    #[inline(always)]
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
+    }
+}
+
+impl<'a, A: RaggedAccess> View<'a> for Ragged<'a, A> {
+    type Element = A::Element;
+    const KIND: u32 = A::KIND;
+    const ACCESS: u32 = A::ACCESS;
     const ROW: bool = false;
     #[inline(always)]
     fn array(&mut self) -> &mut Array<'a> {
@@ -525,6 +583,8 @@ sources! {
     [T: Element] Whole<'a, Read<T>>, T, [shared];
     [T: Element] Window<'a, Read<T>>, T, [shared];
     [T: Element] Uniform<'a, Read<T>>, T, [shared];
+    [T: Element] Ragged<'a, Read<T>>, T, [shared];
+    [T: Element] Ragged<'a, ReadWrite<T>>, T, [exclusive];
     [T: Element] Phased<'a, T>, T, [exclusive];
     [T: Element] Scatter<'a, T>, T, [exclusive];
     [T: Element, Op] Reduce<'a, Write<T>, Op>, T, [exclusive];
@@ -536,6 +596,15 @@ sources! {
 sources! { @one [T: Element] Uniform<'a, Read<T>>, &'a T, value, Array::of_slice(std::ptr::from_ref(value).cast_mut(), 1) }
 sources! { @one [T: Element, Op] Reduce<'a, Write<T>, Op>, &'a mut T, value, Array::of_slice(value, 1) }
 sources! { @one [T: Element, Op] Reduce<'a, ReadWrite<T>, Op>, &'a mut T, value, Array::of_slice(value, 1) }
+
+sources! { @one [] Whole<'a, Read<u64>>, &'a RowOffsets, offsets, Array::of_memory(offsets.memory()) }
+sources! { @one [] Whole<'a, Read<u64>>, RowOffsets, offsets, Array::of_owned(offsets.memory().clone()) }
+
+/// Describes rows of different lengths, which argument `rows` says.
+#[doc(hidden)]
+pub fn describe_ragged<V: View<'static>>(name: &str, along: usize, rows: usize) -> ArgumentDescriptor {
+    ArgumentDescriptor { rows: Some(rows), ..describe::<V>(name, &[along], None) }
+}
 
 /// Describes an accumulator.
 #[doc(hidden)]
@@ -566,6 +635,7 @@ pub fn describe<V: View<'static>>(
         tile: V::TILE.to_vec(),
         along: along.to_vec(),
         stages: stages.map(|(dimension, uses)| (dimension, uses.to_vec())),
+        rows: None,
         structure: false,
         reduce: None,
     }
@@ -583,6 +653,7 @@ pub fn describe_scalar<T: Element>(name: &str) -> ArgumentDescriptor {
         tile: Vec::new(),
         along: Vec::new(),
         stages: None,
+        rows: None,
         structure: false,
         reduce: None,
     }

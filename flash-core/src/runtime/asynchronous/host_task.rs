@@ -82,6 +82,7 @@ impl<'a> HostTask<'a> {
             along: Vec::new(),
             stages: None,
             tile: Vec::new(),
+            rows: None,
             structure: false,
             reduce: None,
         });

@@ -42,6 +42,9 @@ enum Axis {
 /// The reason why a map cannot name an argument, if there is one.
 pub(super) fn refusal(argument: &ArgumentDescriptor) -> Option<String> {
     let name = &argument.name;
+    if argument.rows.is_some() {
+        return Some(format!("`{name}` is a `Ragged`, whose elements follow from its rows"));
+    }
     match argument.view {
         View::Window | View::Phased | View::Scatter => None,
         View::Scalar => Some(format!("`{name}` is a scalar")),
@@ -55,8 +58,12 @@ impl PartRule {
     /// Looks up the names. `asked`: an option of the launch gives the rule, or of its runtime.
     pub fn new(descriptor: &KernelDescriptor, by: Option<&PartBy>, asked: bool) -> Result<PartRule, Error> {
         let arguments = &descriptor.arguments;
+        let own =
+            |a: &ArgumentDescriptor| Some(vec![Axis::Pointers { dim: *a.along.first()?, argument: a.rows? }]);
+        let maps: Vec<_> = arguments.iter().map(own).collect();
+        let looks_inside = maps.iter().any(Option::is_some);
         let Some(by) = by else {
-            return Ok(PartRule { maps: arguments.iter().map(|_| None).collect(), ..PartRule::default() });
+            return Ok(PartRule { maps, looks_inside, ..PartRule::default() });
         };
         let error = |text: String| Error::Option {
             option: "part_by".to_owned(),
@@ -77,9 +84,9 @@ impl PartRule {
         let mut rule = PartRule {
             dimension: by.dimension.as_ref().map(dimension).transpose()?,
             asked,
-            maps: arguments.iter().map(|_| None).collect(),
+            maps,
             function: None,
-            looks_inside: false,
+            looks_inside,
         };
         for (name, map) in &by.arguments {
             let numbers = called(name)?;

@@ -21,6 +21,7 @@ fn argument(name: &str, view: View, access: Access, along: &[usize]) -> Argument
         along: along.to_vec(),
         stages: None,
         tile: Vec::new(),
+        rows: None,
         structure: false,
         reduce: None,
     }

@@ -26,7 +26,8 @@ use super::movement;
 use super::partition::{Footprint, LaunchGrid};
 use super::plan::Plan;
 use super::proof::{
-    argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
+    RowStarts, argument_error, check_size, disjoint, index_error, outside, prove_item, prove_ragged,
+    prove_reduce, wrong_rank,
 };
 use super::state::Runtime;
 use crate::error::Error;
@@ -483,6 +484,11 @@ impl SubmissionList {
             let (kind, written) = (self.args[i].kind, self.args[i].access != abi::ACCESS_READ);
             let memory = self.sources[i].memory;
             if !memory.is_null() {
+                // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+                if written && unsafe { &*memory }.end_of_rows().is_some() {
+                    // SAFETY: plans live as long as the runtime.
+                    return Err(offsets_stay(unsafe { &*self.nodes[last].plan }, i - first));
+                }
                 self.holds[i].touched = self.touch(memory, written);
             } else if kind != abi::ARG_SCALAR {
                 self.has_slices = true;
@@ -592,6 +598,14 @@ impl SubmissionList {
             if spec.view == View::Reduce {
                 prove_reduce(spec, arg).map_err(|text| argument_error(plan, i, text))?;
                 hold.complete = memory.is_some();
+            }
+            if let Some(starts) = spec.rows {
+                let at = first + starts;
+                // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+                let memory = unsafe { self.sources[at].whole() };
+                let starts = RowStarts { len: self.args[at].len, memory };
+                prove_ragged(order, &self.dims, spec, &starts, (shape, self.args[first + i].len))
+                    .map_err(|text| argument_error(plan, i, text))?;
             }
         }
         disjoint(plan, &self.args[first..])
@@ -780,6 +794,12 @@ impl SubmissionList {
             order
         })
     }
+}
+
+#[cold]
+fn offsets_stay(plan: &Plan, i: usize) -> Error {
+    let text = "it is written, and the array has the offsets of rows, which never change: copy them to another array";
+    argument_error(plan, i, text.to_owned())
 }
 
 /// Compares dimensions; quick for one count.

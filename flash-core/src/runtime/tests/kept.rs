@@ -54,8 +54,8 @@ fn a_run_is_repeated_until_its_arrays_are_elsewhere() {
     assert_eq!(y.read().unwrap()[..], [15; N]);
     // The host has a copy now, which a walk makes stale. Then all is as it was.
     assert_eq!(run(&step, 4), 3);
-    // It has written: the devices get that again, in new buffers. Those may have the addresses of the old ones,
-    // and then the run that is kept is still right.
+    // It has written: the devices get that again, in new buffers. Those may have the addresses of the old
+    // ones, and then the run that is kept is still right.
     x.write().unwrap()[7] = 2;
     assert!((2..=3).contains(&run(&step, 4)));
     let mut expected = [15 + 8 * 3; N];
