@@ -42,6 +42,8 @@
  * FLASH_DIMS            number of dimensions of the index space
  * FLASH_ARRAYS          number of array arguments
  * FLASH_ARRAY_<name>    for each of them, its number among them
+ * FLASH_INDEXED_ARRAYS  number of those that an index names, which have strides
+ * FLASH_STRIDES_<name>  for each array, its number among these; of the others, FLASH_INDEXED_ARRAYS
  * FLASH_ENTRY_<entry>   the kernel for which the program is compiled: a file with several kernels has each
  *                       one inside `#ifdef FLASH_ENTRY_<entry>`
  * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is a single work item, or has accumulators
@@ -146,7 +148,7 @@ typedef struct flash_launch {
     flash_array arrays[FLASH_ARRAYS + !FLASH_ARRAYS];
 #ifdef FLASH_GRID
     /* Not in the table, whose words compilers would read once more for each work item. */
-    flash_u64 strides[FLASH_ARRAYS + !FLASH_ARRAYS][FLASH_DIMS];
+    flash_u64 strides[FLASH_INDEXED_ARRAYS + !FLASH_INDEXED_ARRAYS][FLASH_DIMS];
 #ifdef FLASH_BOXES
     /* Begin and end of an array's part along three axes, and elements between neighbours along axes 1 and 2. */
     flash_u64 boxes[FLASH_ARRAYS + !FLASH_ARRAYS][8];
@@ -322,7 +324,10 @@ typedef struct flash_launch {
 #endif
 /* Elements of an array between neighbours along a dimension of the index space; 0: it does not index the array. */
 #ifdef FLASH_GRID
-#define FLASH_STRIDE(array, dim) (flash_run.strides[FLASH_ARRAY_##array][dim])
+#define FLASH_STRIDE(array, dim) \
+    (FLASH_STRIDES_##array < FLASH_INDEXED_ARRAYS \
+         ? flash_run.strides[FLASH_STRIDES_##array % (FLASH_INDEXED_ARRAYS + !FLASH_INDEXED_ARRAYS)][dim] \
+         : (flash_u64)0)
 #else
 #define FLASH_STRIDE(array, dim) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 7 + (dim)])
 #endif

@@ -59,7 +59,8 @@ pub struct LaunchWords {
     /// The beginning of the box, and its number of dimensions.
     begin: [u64; 3],
     dimensions: usize,
-    /// For each array, per dimension, if there is a box; then their own boxes, for texts that use them.
+    /// If there is a box: for each array that an index names, per dimension; then the boxes of all arrays, for
+    /// texts that use them.
     strides: Vec<u64>,
 }
 
@@ -141,14 +142,21 @@ impl KernelSpec {
 
     /// Number of words of a program with `FLASH_GRID` after the others.
     fn grid_words(&self) -> usize {
-        (self.descriptor.dimensions.len() + if self.boxes { BOX } else { 0 }) * self.arrays().count().max(1)
+        let boxes = if self.boxes { BOX * self.arrays().count().max(1) } else { 0 };
+        self.stride_words() + boxes
+    }
+
+    /// Of these, the strides: an array that no index names has none.
+    fn stride_words(&self) -> usize {
+        self.descriptor.dimensions.len() * self.indexed().max(1)
     }
 
     /// Adds these words.
     fn add_grid(&self, args: &[Arg], to: &mut Vec<u64>) {
         to.clear();
         let dimensions = self.descriptor.dimensions.len();
-        self.arrays().for_each(|argument| strides(&args[argument], dimensions, to));
+        self.arrays().filter(|at| self.is_indexed(*at)).for_each(|at| strides(&args[at], dimensions, to));
+        to.resize(self.stride_words(), 0);
         for argument in self.arrays().filter(|_| self.boxes) {
             let arg = &args[argument];
             to.extend(part(arg));
@@ -157,9 +165,12 @@ impl KernelSpec {
         to.resize(self.grid_words(), 0);
     }
 
-    /// Gives up `FLASH_GRID` where its parameters exceed `most`, the device's limit.
+    /// Gives up boxes among the parameters, and then `FLASH_GRID`, where these exceed `most`, the device's
+    /// limit.
     pub(super) fn limit_grid(&mut self, most: usize) {
-        self.grid &= self.parameter_sizes().iter().sum::<usize>() + 8 * self.grid_words() <= most;
+        let others = self.parameter_sizes().iter().sum::<usize>();
+        self.boxes &= others + 8 * self.grid_words() <= most;
+        self.grid &= others + 8 * self.grid_words() <= most;
     }
 
     /// Fills in the words of one phase. `odd`: the buffers of phased arguments have changed places.

@@ -406,6 +406,17 @@ impl KernelSpec {
         }
     }
 
+    /// True if the index of a work item names an element of the array, or a row.
+    pub(super) fn is_indexed(&self, argument: usize) -> bool {
+        let ArgumentDescriptor { view, along, .. } = &self.descriptor.arguments[argument];
+        matches!(view, View::Item | View::Phased) && !along.is_empty()
+    }
+
+    /// The number of such arrays.
+    pub(super) fn indexed(&self) -> usize {
+        self.arrays().filter(|at| self.is_indexed(*at)).count()
+    }
+
     fn with(&self, define: &str) -> KernelSpec {
         let mut spec = self.clone();
         spec.defines.push((define.into(), "1".into()));
@@ -546,9 +557,16 @@ impl KernelSpec {
             // Writing to a string does not fail.
             let _ = writeln!(source, "#define FLASH_DIMS {}", self.descriptor.dimensions.len());
             let _ = writeln!(source, "#define FLASH_ARRAYS {}", arrays.len());
+            let indexed = self.indexed();
+            let _ = writeln!(source, "#define FLASH_INDEXED_ARRAYS {indexed}");
+            let mut next = 0;
             for (number, &argument) in arrays.iter().enumerate() {
                 let name = &self.descriptor.arguments[argument].name;
                 let _ = writeln!(source, "#define FLASH_ARRAY_{name} {number}");
+                let is_indexed = self.is_indexed(argument);
+                let strides = if is_indexed { next } else { indexed };
+                next += usize::from(is_indexed);
+                let _ = writeln!(source, "#define FLASH_STRIDES_{name} {strides}");
                 let _ = match self.unit(argument).filter(|_| self.simple) {
                     Some(unit) => writeln!(source, "#define FLASH_FIRST_{name} ((flash_u64){unit})"),
                     None => writeln!(source, "#define FLASH_FIRST_{name} FLASH_STRIDE({name}, 0)"),

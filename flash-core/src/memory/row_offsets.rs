@@ -8,7 +8,6 @@
 use super::{ArrayInner, FlashMemory};
 use crate::error::Error;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Where the rows of an array begin and end: row `i` has the elements from offset `i` up to, and without,
 /// offset `i + 1`. So there is one more than there are rows, and they never decrease. They never change,
@@ -133,8 +132,8 @@ impl ArrayInner {
     /// # Errors
     /// As [`RowOffsets::new`].
     #[cfg(feature = "recordings")]
-    pub fn check_offsets(self: &Arc<Self>) -> Result<(), Error> {
-        assert!(self.element_size() == size_of::<u64>() as u64 && Arc::strong_count(self) == 1);
+    pub fn check_offsets(self: &std::sync::Arc<Self>) -> Result<(), Error> {
+        assert!(self.element_size() == size_of::<u64>() as u64 && std::sync::Arc::strong_count(self) == 1);
         // SAFETY: as many numbers are there, of which any bytes are one, aligned as all arrays are, and
         // nothing else has the array.
         let offsets = unsafe { std::slice::from_raw_parts(self.data().cast(), self.len()) };

@@ -84,7 +84,7 @@ where
     // A name that is no word of C.
     let name: Rc<str> = super::writer::name(argument).into();
     define(format!(
-        "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n#define FLASH_FIRST_{name} FLASH_FIRST_{argument}\n"
+        "#define FLASH_ARRAY_{name} FLASH_ARRAY_{argument}\n#define FLASH_STRIDES_{name} FLASH_STRIDES_{argument}\n#define FLASH_BYTES_{name} FLASH_BYTES_{argument}\n#define FLASH_FIRST_{name} FLASH_FIRST_{argument}\n"
     ));
     is_argument(&name, argument);
     for behind in <Device as StagesArray<A>>::pointers(about) {
@@ -338,6 +338,7 @@ where
             ));
             // The arguments of a group stand side by side.
             say(&format!("const flash_u64 FLASH_ARRAY_{name} = FLASH_ARRAY_{first} + {number};"));
+            say(&format!("const flash_u64 FLASH_STRIDES_{name} = FLASH_STRIDES_{first} + {number};"));
             for behind in <Device as StagesArray<A>>::pointers(about) {
                 let chosen = chosen(number, 0, &names, behind);
                 say(&format!("{}const {name}{behind} = {chosen};", <Device as StagesArray<A>>::pointer()));

@@ -179,6 +179,7 @@ FLASH_GLOBAL const flash_u32 *from_1_5, FLASH_GLOBAL flash_u32 *to_0_6, FLASH_GL
         const flash_u64 own_9 = FLASH_OWN_INDEX(to_1_8);
         const flash_u64 t_10 = flash_inside(((flash_u64)which_3), 2ul, 0, flash_table);
         const flash_u64 FLASH_ARRAY_from_11 = FLASH_ARRAY_from_0_4 + t_10;
+        const flash_u64 FLASH_STRIDES_from_11 = FLASH_STRIDES_from_0_4 + t_10;
         FLASH_GLOBAL const flash_u32 *const from_11 = (t_10 < 1 ? from_0_4 : from_1_5);
         const flash_u32 t_12 = FLASH_AT(from_11, index_2);
         FLASH_PROVED(to_0_6, own_7, FLASH_OF(to_0_6).origin) = t_12;
