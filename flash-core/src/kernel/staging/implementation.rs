@@ -1,5 +1,6 @@
 //! The finished text, as an implementation for a kind of device.
 
+use super::barriers::{Names, thin};
 use super::control::function;
 use super::number::TYPES;
 use super::writer::{self, Writer};
@@ -95,7 +96,12 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
     let definitions = writer.definitions();
-    let Writer { statements, mut parameters, messages, group_memory, work_item, facts, .. } = writer;
+    let Writer { mut statements, mut parameters, messages, group_memory, work_item, facts, team, .. } =
+        writer;
+    if let Some(team) = team {
+        let names = Names { shared: &group_memory, parameters: &parameters, own: &team.own };
+        statements = thin(&statements, &names);
+    }
     let fault_at = fault_at(work_item.len());
     let group_memory: String =
         group_memory.iter().map(|declaration| format!("FLASH_LOCAL {declaration};\n")).collect();

@@ -23,6 +23,7 @@
 
 mod aggregate;
 mod arguments;
+mod barriers;
 mod control;
 mod facts;
 mod implementation;

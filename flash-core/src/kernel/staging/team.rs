@@ -4,22 +4,21 @@
 //! and each may wait for the others in an operation. It stays so because such text reads no memory that
 //! another thread may be writing: an operation is between two barriers, and what the text stores there (the
 //! own element of the work item, or an element of the team's memory) is stored by one thread, between two
-//! barriers, too ([`stored_by_one`]). Two barriers in a row are one.
+//! barriers, too ([`stored_by_one`]). Those that are not needed are left out in the end (`barriers.rs`).
 //!
 //! In an operation a thread has the places `lane`, `lane + THREADS`, ... What computes the value at one place
 //! stores nothing: text that would is an error.
 
 use super::aggregate::ArrayValue;
+use super::barriers::{MEET, OwnIndex, SHARED, touches_only};
 use super::control::cell;
+use super::facts::stays_below;
 use super::memory::{SliceValue, TileValue, handles, proved};
 use super::value::{Expr, Plain, Stage, Value, Variable};
 use super::writer::{TeamText, block, captured, define, error, name, say, with};
 use crate::kernel::Team;
 use std::marker::PhantomData;
 use std::rc::Rc;
-
-/// What the names of a team's memory begin with.
-const SHARED: &str = "flash_shared";
 
 const BARRIER: &str = "\
 #ifdef __OPENCL_VERSION__
@@ -138,8 +137,8 @@ fn meet() {
     let inside = with(|writer| writer.team.as_ref().is_none_or(|team| team.inside));
     if inside {
         error("an operation of a team stands in no other one");
-    } else if !with(|writer| writer.statements.ends_with("FLASH_MEET();\n")) {
-        say("FLASH_MEET();");
+    } else {
+        say(MEET);
     }
 }
 
@@ -164,6 +163,7 @@ pub(super) fn store<V: Value>(place: &V, value: &V) {
 /// A loop of a thread over its places among `count`.
 fn places<const THREADS: usize>(count: &str, body: impl FnOnce(Expr<usize>)) {
     let slot = name("slot");
+    is_own(&slot, 0, &[0]);
     let ((), said) = captured(|| body(Expr::value(&slot)));
     block(
         &format!("for (flash_u64 {slot} = flash_lane; {slot} < {count}; {slot} += {THREADS}ul)"),
@@ -195,6 +195,16 @@ fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &str
     );
 }
 
+/// A variable is the index of a thread's own element along a dimension, in arrays of these extents.
+fn is_own(name: &str, dimension: usize, extents: &[usize]) {
+    let own = OwnIndex { name: name.to_owned(), dimension, extents: extents.to_vec() };
+    with(|writer| {
+        if let Some(team) = &mut writer.team {
+            team.own.push(own);
+        }
+    });
+}
+
 /// The place of a value, by its number.
 fn place<const N: usize>(slot: Expr<usize>, extents: [usize; N]) -> [Expr<usize>; N] {
     let slot = slot.text();
@@ -202,14 +212,23 @@ fn place<const N: usize>(slot: Expr<usize>, extents: [usize; N]) -> [Expr<usize>
         let inner: usize = extents[dimension + 1..].iter().product();
         let outer = if inner == 1 { slot.to_string() } else { format!("({slot} / {inner}ul)") };
         let value = if dimension == 0 { outer } else { format!("({outer} % {}ul)", extents[dimension]) };
-        Expr::value(value).named("at")
+        let index = Expr::value(value).named("at");
+        let name = index.text();
+        // Whatever is read there is inside.
+        stays_below(&name, &format!("{}ul", extents[dimension]));
+        is_own(&name, dimension, &extents);
+        index
     })
+}
+
+/// A place behind the name of an array.
+fn indices<const N: usize>(place: &[Expr<usize>; N]) -> String {
+    place.iter().map(|index| format!("[{}]", index.text())).collect()
 }
 
 /// The value at a place of an array.
 fn at<V: Variable, const N: usize>(array: &str, place: &[Expr<usize>; N]) -> V {
-    let indices: String = place.iter().map(|index| format!("[{}]", index.text())).collect();
-    V::at(format!("{array}{indices}"), true)
+    V::at(array.to_owned() + &indices(place), true)
 }
 
 impl<const THREADS: usize> TeamValue<THREADS> {
@@ -236,7 +255,8 @@ impl<const THREADS: usize> TeamValue<THREADS> {
         A::at(array, true)
     }
 
-    /// Replaces all values of such an array. A thread keeps its new ones until all have read the old.
+    /// Replaces all values of such an array. Where another one is read than the own, a thread keeps its new
+    /// ones until all have read the old.
     #[track_caller]
     pub fn update<A: CellValues<N>, const N: usize>(
         &self,
@@ -249,13 +269,31 @@ impl<const THREADS: usize> TeamValue<THREADS> {
             return error("`update` is for an array of the team's, from `shared`");
         };
         meet();
-        say(&format!("{};", A::Element::declaration(&format!("{kept}[{own}]"))));
+        let declaration = A::Element::declaration(&format!("{kept}[{own}]"));
         let kept = |turn: &str| A::Element::at(format!("{kept}[{turn}]"), true);
-        turns::<THREADS>(count, |slot, turn| {
-            let value = computed(|| value(ArrayValue::list(place(slot, A::EXTENTS)), array.clone()));
-            kept(turn).assign(&value.read());
+        let mut is_kept = false;
+        let ((), said) = captured(|| {
+            turns::<THREADS>(count, |slot, turn| {
+                let place = place(slot, A::EXTENTS);
+                let to = at::<A::Element, N>(&path, &place);
+                let new = || value(ArrayValue::list(place), array.clone()).read().named("new");
+                let (new, said) = captured(|| computed(new));
+                say(said.trim_end());
+                is_kept = !touches_only(&said, &path, &indices(&place));
+                match is_kept {
+                    true => kept(turn).assign(&new),
+                    false => store(&to, &new),
+                }
+            });
         });
+        if is_kept {
+            say(&format!("{declaration};"));
+        }
+        say(said.trim_end());
         meet();
+        if !is_kept {
+            return;
+        }
         turns::<THREADS>(count, |slot, turn| {
             store(&at::<A::Element, N>(&path, &place(slot, A::EXTENTS)), &kept(turn));
         });

@@ -1,6 +1,7 @@
 //! The text that is being written: statements, definitions before the kernel, messages of faults. One per
 //! thread, while a kernel is staged.
 
+use super::barriers::OwnIndex;
 use super::facts::Facts;
 use std::any::Any;
 use std::cell::RefCell;
@@ -48,6 +49,8 @@ pub(super) struct TeamText {
     pub stores: bool,
     /// Arrays for sums, by the types of their elements.
     pub sums: Vec<(String, String)>,
+    /// Indices of operations' own elements.
+    pub own: Vec<OwnIndex>,
 }
 
 /// A piece of text, by its number in this thread's text.

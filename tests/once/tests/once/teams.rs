@@ -406,7 +406,6 @@ flash_kernel(FLASH_GLOBAL float *x_3, FLASH_ARGS) {
             const float t_12 = part_7;
             part_7 = (t_12 + t_10);
         }
-        FLASH_MEET();
         const float t_13 = part_7;
         flash_shared_6[flash_lane] = t_13;
         FLASH_MEET();
@@ -419,12 +418,10 @@ flash_kernel(FLASH_GLOBAL float *x_3, FLASH_ARGS) {
             FLASH_MEET();
         }
         const float t_18 = flash_shared_6[0];
-        FLASH_MEET();
         for (flash_u64 slot_19 = flash_lane; slot_19 < FLASH_ROW_LEN(x_3); slot_19 += 64ul) {
             const float x_21 = FLASH_PROVED(x_3, own_4 + slot_19, FLASH_OF(x_3).origin);
             FLASH_PROVED(x_3, own_4 + slot_19, FLASH_OF(x_3).origin) = (x_21 / t_18);
         }
-        FLASH_MEET();
     }
 }
 ";
