@@ -59,8 +59,8 @@ pub struct LaunchWords {
     /// The beginning of the box, and its number of dimensions.
     begin: [u64; 3],
     dimensions: usize,
-    /// If there is a box: for each array that an index names, per dimension; then the boxes of all arrays, for
-    /// texts that use them.
+    /// If there is a box: for each array that an index names, per dimension; then the boxes of all arrays,
+    /// for texts that use them.
     strides: Vec<u64>,
 }
 

@@ -347,7 +347,8 @@ impl ArrayInner {
         if !self.state.try_idle() {
             return 0;
         }
-        let bytes = self.drop_host();
+        // Whoever lends it does so before it gives back its hold, which this thread has seen.
+        let bytes = if self.is_lent() { 0 } else { self.drop_host() };
         self.end_evict();
         bytes
     }

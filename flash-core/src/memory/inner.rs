@@ -53,6 +53,8 @@ pub(crate) struct ArrayInner {
     pub(super) parts: Parts<Region>,
     /// Where all guards were made.
     pub(super) sites: GuardSites,
+    /// Functions of the host that complete later, and use the host's memory of it meanwhile.
+    lent: AtomicU32,
     /// Set if the elements are the offsets of rows: numbers that do not decrease, and that nothing writes any
     /// more. The last one.
     pub(super) end_of_rows: OnceLock<u64>,
@@ -167,6 +169,7 @@ impl ArrayInner {
             granule: AtomicU32::new(GRANULE),
             parts: Parts::default(),
             sites: GuardSites::default(),
+            lent: AtomicU32::new(0),
             end_of_rows: OnceLock::new(),
             me: me.clone(),
         })
@@ -230,6 +233,22 @@ impl ArrayInner {
             me: me.clone(),
             ..header
         }))
+    }
+
+    /// A function of the host uses the host's memory of it until [`end_lending`](Self::end_lending), without
+    /// a hold. Before the hold that the function was called with is given back.
+    pub fn lend(&self) {
+        self.lent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The function is complete.
+    pub fn end_lending(&self) {
+        self.lent.fetch_sub(1, Ordering::Release);
+    }
+
+    /// True if the host's memory of it may not be given back, though nothing holds it.
+    pub fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::Acquire) > 0
     }
 
     /// Itself.

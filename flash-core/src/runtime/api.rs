@@ -222,14 +222,13 @@ impl<'a> SubmitObj<'a> {
         self
     }
 
-    /// Runs it, and everything before it in its chain: returns after all work items have finished, or, if the
-    /// chain owns its arrays, after a [`Timeout`](crate::descriptor::Timeout) of it has passed.
+    /// Runs it, and everything before it in its chain: returns after all work items have finished.
     ///
     /// # Errors
     /// Wrong dimensions or arguments, before anything runs; else the first failure.
     #[inline(always)]
     pub fn exec(self, dims: impl IntoDims) -> Result<(), Error> {
-        self.pipeline.buffer.finish_and_exec(dims, exec_timed)
+        self.pipeline.buffer.finish_and_exec(dims)
     }
 
     /// Puts it into a pipeline, to run when that is executed.
@@ -238,13 +237,6 @@ impl<'a> SubmitObj<'a> {
         self.pipeline.buffer.finish(dims);
         self.pipeline
     }
-}
-
-/// Runs a chain that owns all its arrays and has a limit of time. The caller is told when the time is up,
-/// whatever the device does: nothing in the chain ends before the pipeline does.
-#[cold]
-pub(super) fn exec_timed(buffer: Pooled) -> Result<(), Error> {
-    Pipeline { buffer, borrow: PhantomData }.exec_async().wait()
 }
 
 impl<'a> Pipeline<'a> {

@@ -3,7 +3,7 @@
 //! What a name costs is paid once: a bound kernel has the types of its arguments as addresses, and the plan
 //! of each of its descriptors. A launch compares addresses, and no names.
 
-use super::api::{RuntimeObj, exec_timed};
+use super::api::RuntimeObj;
 use super::buffer::Pooled;
 use super::dynamic::{Chosen, Given, Kernel};
 use super::plan::Plan;
@@ -213,7 +213,7 @@ impl BoundKernel {
         if !self.repeats(buffer.list(), arguments) {
             buffer.record(&mut self.args(arguments)?);
         }
-        buffer.finish_and_exec(dims, exec_timed)
+        buffer.finish_and_exec(dims)
     }
 
     /// Whether the submission is the one that the thread recorded last, but for its scalars. Then its

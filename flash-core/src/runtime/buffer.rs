@@ -2,7 +2,6 @@
 //! it, so that a warm submission allocates nothing. What a thread has too many of goes to a pool of all
 //! threads: asynchronous pipelines are recorded by one thread and dropped by others.
 
-use super::device_launch::timeout;
 use super::distributed::kept::KeptRuns;
 use super::footprint::pipeline::PipelineFootprint;
 use super::launch;
@@ -172,14 +171,9 @@ impl Pooled {
 }
 
 impl Pooled {
-    /// Ends the last submission, runs everything, and returns the buffer. `timed` runs a recording that owns
-    /// all that it uses and has a limit of time.
+    /// Ends the last submission, runs everything, and returns the buffer.
     #[inline(always)]
-    pub fn finish_and_exec(
-        mut self,
-        dims: impl IntoDims,
-        timed: fn(Pooled) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub fn finish_and_exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
         let buffer = self.get_mut();
         if !buffer.list.finish(dims, &buffer.runtime) {
             buffer.clear_caches();
@@ -189,15 +183,11 @@ impl Pooled {
             std::mem::forget(self);
             return Ok(());
         }
-        self.exec_and_keep(timed)
+        self.exec_and_keep()
     }
 
     #[inline(never)]
-    fn exec_and_keep(mut self, timed: fn(Pooled) -> Result<(), Error>) -> Result<(), Error> {
-        let (list, runtime) = self.parts();
-        if list.owns_memories() && list.nodes().iter().any(|node| timeout(node, runtime).is_some()) {
-            return timed(self);
-        }
+    fn exec_and_keep(mut self) -> Result<(), Error> {
         self.exec()?;
         let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
         launch_cache.set(list, runtime);

@@ -198,13 +198,14 @@ enum Stage {
 }
 
 /// The arguments of a call that is not complete.
+#[derive(Clone, Copy)]
 struct Arguments {
     plan: *const Plan,
     args: *const [Arg],
     dims: *const [Dim],
 }
 
-// SAFETY: they are used by one token at a time, under the lock, while its pipeline waits for it: plans,
+// SAFETY: they are used by one token, which is borrowed for as long, while its pipeline waits for it: plans,
 // dimensions and arguments may be used from any thread, and the arrays are of Send elements.
 unsafe impl Send for Arguments {}
 
@@ -287,10 +288,12 @@ impl Later {
                     state = self.postponed.changed.wait(state).unwrap_or_else(|e| e.into_inner());
                 }
                 Stage::Open(arguments) => {
+                    let Arguments { plan, args, dims } = *arguments;
+                    // The body may take long, and the thread that leaves the pipeline needs the lock.
+                    drop(state);
                     // SAFETY: what `begin` was given lives until this token is completed, which takes `self`,
                     // borrowed until `body` returns; nothing else reaches the arguments meanwhile.
-                    let (plan, args, dims) =
-                        unsafe { (&*arguments.plan, &*arguments.args, &*arguments.dims) };
+                    let (plan, args, dims) = unsafe { (&*plan, &*args, &*dims) };
                     let mut io = HostArgs { plan, args, dims, later: None };
                     let outcome = guarded(|| body(&mut io));
                     if let Some(tied_to_nothing) = io.later {

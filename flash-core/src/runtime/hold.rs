@@ -206,6 +206,16 @@ impl<'a> HeldMemories<'a> {
         }
     }
 
+    /// Leaves the rest until a function of the host is complete: the first submission. The function uses the
+    /// host's memory of its arguments.
+    #[cold]
+    pub(super) fn leave_at_host(&mut self, remaining: Remaining, postponed: Arc<DeferredResult>) {
+        let Some(turn) = self.pending else { return };
+        lent_to(self.list, remaining.first).for_each(ArrayInner::lend);
+        self.suspend();
+        turn.leave(remaining, Awaits::Host(postponed));
+    }
+
     /// Marks that the rest is run later, by a thread that may wait. Until then it has nothing in flight, and
     /// keeps no room on devices: it is not counted among the runs that others wait for to get some.
     #[cold]
@@ -216,6 +226,12 @@ impl<'a> HeldMemories<'a> {
         }
         (self.fast_path, self.active_run) = (None, None);
     }
+}
+
+/// The memories of the arguments of a function of the host.
+pub(super) fn lent_to(list: &SubmissionList, position: usize) -> impl Iterator<Item = &ArrayInner> {
+    let holds = list.holds_of(&list.nodes()[position]);
+    holds.iter().filter_map(|hold| list.memory(hold.touched))
 }
 
 impl Drop for HeldMemories<'_> {
@@ -278,6 +294,9 @@ pub(super) struct Remaining {
     pub done: Vec<usize>,
     /// Of those that are complete.
     pub failures: Vec<LaunchError>,
+    /// The error of the submission before the first, a function of the host: what it should have written is
+    /// not poisoned yet.
+    pub late: Option<Error>,
 }
 
 impl Remaining {
@@ -288,7 +307,7 @@ impl Remaining {
 
     /// After submissions of which these failed.
     pub fn after(first: usize, failures: Vec<LaunchError>) -> Remaining {
-        Remaining { first, done: Vec::new(), failures }
+        Remaining { first, done: Vec::new(), failures, late: None }
     }
 
     /// The positions of a pipeline's submissions that are not complete.
@@ -298,7 +317,7 @@ impl Remaining {
 
     /// True if nothing but the submissions before the first has run, and nothing failed.
     pub fn is_plain(&self) -> bool {
-        self.done.is_empty() && self.failures.is_empty()
+        self.done.is_empty() && self.failures.is_empty() && self.late.is_none()
     }
 }
 

@@ -14,7 +14,7 @@ use super::distributed::kept::KeptRuns;
 use super::event::Event;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
-use super::hold::{Awaits, GuardedMemory, HeldMemories, InTurn, PatientWait, Remaining};
+use super::hold::{Awaits, GuardedMemory, HeldMemories, InTurn, PatientWait, Remaining, lent_to};
 use super::left_to_device::{Ending, LeftToDevice};
 use super::plan::Plan;
 use super::resident::{self, Progress};
@@ -125,11 +125,9 @@ pub(super) fn run_in_turn(
         match rest.awaits {
             Awaits::Thread => {}
             Awaits::Host(postponed) => {
-                let position = remaining.first;
-                if let Err(source) = postponed.outcome() {
-                    remaining.failures.push(failed(list, &list.nodes()[position], position, source));
-                }
-                remaining.first = position + 1;
+                lent_to(list, remaining.first).for_each(ArrayInner::end_lending);
+                remaining.first += 1;
+                remaining.late = postponed.outcome().err();
             }
             Awaits::Device(left) => return end(list, runtime, turn, watch, left),
         }
@@ -138,13 +136,18 @@ pub(super) fn run_in_turn(
         turn.leave(remaining, Awaits::Thread);
         return Ok(());
     }
+    if let Some(source) = remaining.late.take() {
+        let position = remaining.first - 1;
+        remaining.failures.push(failed(list, &list.nodes()[position], position, source));
+    }
     if let Some(watch) = watch
         && list.after().iter().any(Event::is_abandoned)
     {
         watch.stop(Error::Abandoned);
     }
     let mut held = HeldMemories::pending(list, turn);
-    if remaining.is_plain() && (remaining.first == 0 || !runtime.spreads) {
+    let may_be_inline = !(runtime.spreads || runtime.check_maps || runtime.has_images);
+    if remaining.is_plain() && (remaining.first == 0 || may_be_inline) {
         return run_held(list, runtime, held, watch, remaining.first, None);
     }
     long(list, runtime, &mut held, watch, remaining)
@@ -347,9 +350,7 @@ fn one_by_one(
             None if suspends && plan.target().is_err() && plan.movement.is_none() => {
                 match begin_on_host(list, node, plan) {
                     Ok(Some(postponed)) => {
-                        if let Some(turn) = held.pending {
-                            turn.leave(Remaining::from(position), Awaits::Host(postponed));
-                        }
+                        held.leave_at_host(Remaining::from(position), postponed);
                         return Ok(());
                     }
                     Ok(None) => Ok(()),
@@ -434,9 +435,7 @@ fn spread(
     let failures = match distributed::run(list, runtime, run, remaining)? {
         Ended::All(failures) => failures,
         Ended::AtHost(remaining, postponed) => {
-            if let Some(turn) = held.pending {
-                turn.leave(remaining, Awaits::Host(postponed));
-            }
+            held.leave_at_host(remaining, postponed);
             return Ok(());
         }
     };

@@ -9,10 +9,8 @@ use std::time::Duration;
 /// option of a runtime, of each. One that takes longer has failed with
 /// `Error::Timeout`, and what it should have written is poisoned.
 ///
-/// A kernel is asked to stop then, but need not. A `Handle` reports the timeout when the time is up, while
-/// the memories stay busy until the kernel has stopped. `exec` reports it after that, as the kernel may use
-/// what it has borrowed. `exec` of a chain that owns all its arrays (`memory.clone()`), and has no function
-/// of the host, reports it when the time is up, too.
+/// A kernel cannot be stopped. A `Handle` reports the timeout when the time is up, while the
+/// memories stay busy until the kernel has stopped; `exec` reports it after that.
 ///
 /// # Examples
 /// ```

@@ -296,24 +296,6 @@ fn exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so() {
 }
 
 #[flash_tests::test]
-fn exec_of_owned_memories_reports_a_timeout_when_it_passes() {
-    let (rt, a) = (flash_tests::runtime_of_functions(), FlashMemory::from([0u64]));
-    let limit = Timeout(Duration::from_millis(30));
-    let start = Instant::now();
-    let error = launch_error(rt.submit(Sleep::of(2000, 7, a.clone())).options(limit).exec([1]));
-    assert!(matches!(error.cause(), Error::Timeout { taken: None, .. }), "{error}");
-    assert!(start.elapsed() < Duration::from_millis(1990));
-    assert!(matches!(a.read(), Err(Error::Poisoned)), "a guard comes after the kernel");
-    assert!(start.elapsed() >= Duration::from_millis(2000));
-    a.write().unwrap().fill(1);
-    // One array is borrowed: the kernel may use it until it stops.
-    let b = FlashMemory::from([0u64]);
-    let mixed = rt.submit(Sleep::of(300, 7, a.clone())).options(limit).defer([1]);
-    let error = launch_error(mixed.submit(Sleep::of(0, 7, &b)).exec([1]));
-    assert!(matches!(error.cause(), Error::Timeout { taken: Some(_), .. }), "{error}");
-}
-
-#[flash_tests::test]
 fn what_a_launch_made_too_late_comes_back_to_a_slice_from_a_memory_apart() {
     flash_tests::in_process(flash_tests::APART[1], || {
         let rt = cpu();

@@ -357,6 +357,53 @@ fn workers_that_all_wait_for_pipelines_with_a_timeout_run_them() {
 }
 
 #[test]
+fn jobs_of_the_pool_that_all_wait_for_pipelines_with_a_timeout_go_on() {
+    in_process(&[("FLASH_CPU_THREADS", "2")], || {
+        let rt = cpu().options(Timeout(Duration::from_secs(60)));
+        rt.submit(Add::of(1, zeroed(4))).exec([4]).unwrap();
+        let sums: Vec<FlashMemory<u64>> = (0..64).map(|_| zeroed(4)).collect();
+        sums.par_iter().for_each(|a| rt.submit(Add::of(2, a.clone())).exec_async([4]).wait().unwrap());
+        assert!(sums.iter().all(|a| *a.read().unwrap() == [2; 4]));
+    });
+}
+
+#[test]
+fn tokens_that_are_used_for_long_keep_no_thread_from_other_pipelines() {
+    in_process(&[("FLASH_TEST", "devices=2")], || {
+        let rt = get_runtime("TEST").unwrap();
+        let (send, tokens) = mpsc::channel();
+        let one = |_| {
+            let send = send.clone();
+            let task = HostTask::new("later").write(zeroed(4));
+            let handle = rt.pipeline().host(task, move |io| {
+                send.send(io.later()).unwrap();
+                Ok(())
+            });
+            let handle = handle.submit(Add::of(1, zeroed(4)));
+            handle.exec_async([4])
+        };
+        let first: Vec<_> = (0..16).map(one).collect();
+        let (go, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        // Each is inside of its token, until the pipeline after all of them has begun.
+        let hold = |_| {
+            let (mut token, gate) = (tokens.recv_timeout(SOON).unwrap(), gate.clone());
+            std::thread::spawn(move || {
+                token.with(|_| Ok(gate.lock().unwrap().recv_timeout(SOON).is_err())).unwrap();
+                token.complete(Ok(()));
+            })
+        };
+        let inside: Vec<_> = (0..16).map(hold).collect();
+        let last = one(16);
+        let token = tokens.recv_timeout(SOON).unwrap();
+        drop(go);
+        inside.into_iter().for_each(|thread| thread.join().unwrap());
+        token.complete(Ok(()));
+        first.iter().chain([&last]).for_each(|handle| handle.wait().unwrap());
+    });
+}
+
+#[test]
 fn ten_thousand_functions_that_complete_later_hold_no_thread() {
     in_process(&[], || {
         let rt = cpu();
@@ -401,9 +448,12 @@ fn functions_that_complete_later_hold_no_thread_among_devices_with_memories_of_t
     in_process(&[("FLASH_TEST", "devices=2")], || {
         let rt = get_runtime("TEST").unwrap();
         let tokens = Arc::new(Mutex::new(Vec::new()));
-        let outstanding = (0..100u64).map(|number| {
+        // More than launches may have one memory at once.
+        const COUNT: u64 = 200;
+        let weights = FlashMemory::from(vec![3u64; 4]);
+        let outstanding = (0..COUNT).map(|number| {
             let (tokens, a, b) = (tokens.clone(), zeroed(4), zeroed(4));
-            let task = HostTask::new("later").read(a.clone()).write(b.clone());
+            let task = HostTask::new("later").read(a.clone()).write(b.clone()).read(weights.clone());
             let later = move |io: &mut flash_core::runtime::HostArgs<'_>| {
                 let value = io.read::<u64>(0)?[3];
                 tokens.lock().unwrap().push((value, io.later()));
@@ -416,7 +466,7 @@ fn functions_that_complete_later_hold_no_thread_among_devices_with_memories_of_t
         });
         let outstanding: Vec<_> = outstanding.collect();
         let start = Instant::now();
-        while tokens.lock().unwrap().len() < 100 {
+        while tokens.lock().unwrap().len() < COUNT as usize {
             assert!(start.elapsed() < SOON, "{} have begun", tokens.lock().unwrap().len());
             std::thread::yield_now();
         }
@@ -425,6 +475,7 @@ fn functions_that_complete_later_hold_no_thread_among_devices_with_memories_of_t
         for (value, mut token) in std::mem::take(&mut *tokens.lock().unwrap()) {
             token.with(|io| io.write::<u64>(0).map(|_| ())).unwrap_err();
             token.with(|io| io.write::<u64>(1).map(|b| b.fill(value))).unwrap();
+            assert_eq!(token.with(|io| Ok(io.read::<u64>(2)?[3])).unwrap(), 3);
             token.complete(match fails(value) {
                 true => Err(flash::Error::Shape("too late".into())),
                 false => Ok(()),

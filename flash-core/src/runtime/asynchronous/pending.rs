@@ -54,7 +54,7 @@ pub(super) trait QueuedPipeline: Send {
     /// A pipeline of a higher priority comes before others.
     fn priority(&self) -> i32;
 
-    /// The host is told when its time is up.
+    /// The host is told when its time is up, whatever its threads do.
     fn is_timed(&self) -> bool;
 
     /// It enters the queue, or was taken out.
@@ -165,10 +165,8 @@ pub(crate) struct Pending {
     done: AtomicBool,
     /// It is in the queue. Set before it enters, so that a thread that has the queue's lock finds it set.
     queued: AtomicBool,
-    /// The host is told when its time is up: a thread that waits for it does not run it, if others may.
+    /// The host is told when its time is up: an extra thread runs it, and none that waits for it.
     timed: bool,
-    /// A worker waits for it. All of them may, so it runs what it waits for even if that is timed.
-    awaited_by_worker: AtomicBool,
 }
 
 impl Deref for Pending {
@@ -182,8 +180,8 @@ impl Deref for Pending {
 impl Pending {
     pub fn new(timed: bool) -> Arc<Pending> {
         let (outcome, ticket) = (StoppableOutcome::new(), AtomicU64::new(u64::MAX));
-        let [done, queued, awaited_by_worker] = [(); 3].map(|()| AtomicBool::new(false));
-        Arc::new(Pending { outcome, ticket, done, queued, timed, awaited_by_worker })
+        let (done, queued) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Pending { outcome, ticket, done, queued, timed })
     }
 
     pub fn outcome(&self) -> &SharedOutcome {
@@ -240,9 +238,6 @@ impl Pending {
     /// Waits for the outcome. Meanwhile runs this pipeline, or what it waits for, if that has not begun.
     pub fn wait(self: &Arc<Self>) -> Result<(), Error> {
         let mut known = HashSet::new();
-        if workers::runs_pieces() {
-            self.awaited_by_worker.store(true, Relaxed);
-        }
         loop {
             if let Some(outcome) = self.outcome.get() {
                 return outcome;
@@ -276,9 +271,8 @@ impl Pending {
     /// be there.
     fn wanted(&self, jobs: &VecDeque<Box<dyn QueuedPipeline>>, known: &mut HashSet<Ticket>) -> Option<usize> {
         let ticket = self.ticket();
-        let may_run = |task: &dyn QueuedPipeline| !task.is_timed() || workers::runs_pieces();
         if self.queued.load(Relaxed) {
-            let own = jobs.iter().position(|task| task.ticket() == ticket && may_run(&**task));
+            let own = jobs.iter().position(|task| task.ticket() == ticket);
             if own.is_some() {
                 return own;
             }
@@ -287,8 +281,7 @@ impl Pending {
             return None;
         }
         let mut is_before = |task: &dyn QueuedPipeline| {
-            let is_earlier = task.ticket() < ticket && may_run(task);
-            is_earlier && ORDER.precedes(task.ticket(), ticket, known)
+            task.ticket() < ticket && ORDER.precedes(task.ticket(), ticket, known)
         };
         jobs.iter().position(|task| is_before(&**task))
     }
@@ -395,16 +388,18 @@ fn has_its_turn() -> bool {
 
 /// Puts a pipeline into the queue whose turn it is.
 pub(super) fn push(task: Box<dyn QueuedPipeline>) {
-    let (ticket, timed) = (task.ticket(), task.is_timed());
+    if task.is_timed() {
+        // Workers, and threads in jobs of their pool, may all wait for it.
+        return workers::blocking::run(task.priority(), Box::new(move || _ = task.run(Runner::Extra)));
+    }
+    let ticket = task.ticket();
     task.set_queued(true);
     let len = QUEUE.push(task);
     let waits = |sleeper: &Arc<Pending>| {
         let theirs = sleeper.ticket.load(Relaxed);
-        (!timed || sleeper.awaited_by_worker.load(Relaxed))
-            && (theirs == ticket || theirs > ticket && ORDER.precedes(ticket, theirs, &mut HashSet::new()))
+        theirs == ticket || theirs > ticket && ORDER.precedes(ticket, theirs, &mut HashSet::new())
     };
-    // A worker that does not wait for it comes sooner to one that is timed, if there is any.
-    if QUEUE.nudge(waits) && !timed {
+    if QUEUE.nudge(waits) {
         return;
     }
     if COMPLETES.get() && len == 1 {

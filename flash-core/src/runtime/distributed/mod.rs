@@ -91,7 +91,8 @@ pub(super) fn run(
             let mut done: Vec<usize> = done.collect();
             done.sort_unstable();
             let failures = walk.finish(remaining.failures, None);
-            return Ok(Ended::AtHost(Remaining { first: position, done, failures }, postponed));
+            let remaining = Remaining { first: position, done, failures, late: None };
+            return Ok(Ended::AtHost(remaining, postponed));
         }
     }
     Ok(Ended::All(in_order(walk.finish(remaining.failures, run.kept))))

@@ -359,19 +359,6 @@ impl SubmissionList {
         self.owned.push(owner);
     }
 
-    /// True if it has memories as arguments and owns all of them, and borrows nothing; no function of the
-    /// host is to run in it.
-    pub fn owns_memories(&self) -> bool {
-        let is_owned = |memory: &ArrayInner| self.owned.iter().any(|own| std::ptr::eq(&**own, memory));
-        !self.owned.is_empty()
-            && !self.has_slices
-            && self
-                .nodes()
-                .iter()
-                .all(|node| node.extra.as_ref().is_none_or(|extra| extra.failsafe.is_none()))
-            && self.memories().all(|(_, memory, _)| is_owned(memory))
-    }
-
     /// The index of a touched memory. Chains use the same few again: the latest first.
     #[inline]
     fn touch(&mut self, memory: *const ArrayInner, written: bool) -> u32 {
