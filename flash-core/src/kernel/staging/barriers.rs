@@ -13,7 +13,8 @@
 //! *What may not be missed*: accesses to one array of the team's, or to an array of the launch that is
 //! written, of which one writes, by threads that may be two, and between which the text has a barrier. (What
 //! stands between two barriers is right as it is.) An own element is that of one thread in all operations
-//! over arrays of these extents: element `n` is of thread `n % THREADS`.
+//! over as many dimensions: element `n` of an operation's is of thread `n % THREADS`. So the rows of an
+//! array, as those of an operation over one dimension, are other threads' than its elements.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -51,21 +52,23 @@ const LAUNCH: &str = "";
 /// How threads have touched an array.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Touched {
-    /// Each its own elements.
-    own_read: bool,
-    own_written: bool,
+    /// Each its own elements, in operations over these numbers of dimensions: one bit each.
+    own_read: u8,
+    own_written: u8,
     /// Any elements.
     read: bool,
     written: bool,
 }
 
 impl Touched {
-    fn of(is_own: bool, is_written: bool) -> Touched {
+    /// `own`: the dimensions of an operation whose own elements these are; 0: any.
+    fn of(own: usize, is_written: bool) -> Touched {
+        let ranks = if own > 0 { 1 << own } else { 0 };
         Touched {
-            own_read: is_own && !is_written,
-            own_written: is_own && is_written,
-            read: !is_own && !is_written,
-            written: !is_own && is_written,
+            own_read: if is_written { 0 } else { ranks },
+            own_written: if is_written { ranks } else { 0 },
+            read: own == 0 && !is_written,
+            written: own == 0 && is_written,
         }
     }
 
@@ -81,7 +84,9 @@ impl Touched {
     /// True if two threads may be at one element, and one of them writes it.
     fn conflicts(self, other: Touched) -> bool {
         let writes_into = |a: Touched, b: Touched| {
-            a.written && b != Touched::default() || a.own_written && (b.read || b.written)
+            let own = b.own_read | b.own_written;
+            let is_others = own != 0 && (own | a.own_written).count_ones() > 1;
+            a.written && b != Touched::default() || a.own_written != 0 && (b.read || b.written || is_others)
         };
         writes_into(self, other) || writes_into(other, self)
     }
@@ -343,11 +348,11 @@ impl<'t> Reader<'t> {
         let shared = line.match_indices(SHARED).map(|(at, _)| {
             let name = name_of(&line[at..]);
             let extents = self.shared.get(name);
-            let is_own = extents.is_some_and(|extents| self.is_own(&line[at + name.len()..], extents));
+            let own = extents.map_or(0, |extents| self.own(&line[at + name.len()..], extents));
             // A store begins its statement. Behind an address anything may follow.
             match line[..at].ends_with('&') {
-                true => (name, Touched::of(false, false).or(Touched::of(false, true))),
-                false => (name, Touched::of(is_own, at == 0)),
+                true => (name, Touched::of(0, false).or(Touched::of(0, true))),
+                false => (name, Touched::of(own, at == 0)),
             }
         });
         let reaches = |macro_name: &&str| {
@@ -356,27 +361,29 @@ impl<'t> Reader<'t> {
             names.any(|name| !self.read_only.contains(&name))
         };
         let launch = REACH.iter().any(reaches);
-        let launch = launch.then(|| (LAUNCH, Touched::of(false, false).or(Touched::of(false, true))));
+        let launch = launch.then(|| (LAUNCH, Touched::of(0, false).or(Touched::of(0, true))));
         shared.chain(launch).collect()
     }
 
-    /// Whether a text begins with the indices of an own element of an array of these extents. The innermost
-    /// dimensions may be those of an element's own arrays.
-    fn is_own(&self, text: &str, extents: &[usize]) -> bool {
+    /// The dimensions of the operation, if a text begins with the indices of an own element in an array of
+    /// these extents; otherwise 0. The innermost dimensions may be those of an element's own arrays.
+    fn own(&self, text: &str, extents: &[usize]) -> usize {
         let mut indices = text.strip_prefix('[').into_iter().flat_map(|text| text.split("][").map(inside));
         if extents.len() == 1 && indices.clone().next() == Some("flash_lane") {
-            return true;
+            return 1;
         }
         let of = |name: &str| self.own.iter().find(|own| own.name == name);
         let Some(first) = indices.next().and_then(of).filter(|first| first.dimension == 0) else {
-            return false;
+            return 0;
         };
         let dimensions = first.extents.len();
         let fits = dimensions == 1 || extents.get(..dimensions) == Some(&first.extents[..]);
-        fits && (1..dimensions).all(|dimension| {
-            let own = indices.next().and_then(of);
-            own.is_some_and(|own| own.dimension == dimension && own.extents == first.extents)
-        })
+        let is_own = fits
+            && (1..dimensions).all(|dimension| {
+                let own = indices.next().and_then(of);
+                own.is_some_and(|own| own.dimension == dimension && own.extents == first.extents)
+            });
+        if is_own { dimensions } else { 0 }
     }
 }
 
@@ -433,6 +440,19 @@ mod tests {
         assert_eq!(kept(&format!("{own}float a = flash_shared_3[slot_8][0].a;\n")), [0; 0]);
         assert_eq!(kept(&format!("{own}float a = flash_shared_3[at_6][at_7].a;\n")), [0]);
         assert_eq!(kept(&format!("{own}f(&flash_shared_3[slot_8][0]);\n")), [0]);
+    }
+
+    #[test]
+    fn rows_are_other_threads_than_elements() {
+        let (elements, rows) = ("flash_shared_1[at_6][at_7] = 1;", "flash_shared_1[slot_8][0] = 1;");
+        assert_eq!(kept(&format!("{elements}\nmeet\nfloat a = flash_shared_1[slot_8][0];\n")), [0]);
+        assert_eq!(kept(&format!("{rows}\nmeet\nfloat a = flash_shared_1[at_6][at_7];\n")), [0]);
+        assert_eq!(kept(&format!("{rows}\nmeet\n{elements}\n")), [0]);
+        assert_eq!(
+            kept("float a = flash_shared_1[slot_8][0];\nmeet\nflash_shared_1[at_6][at_7] = 1;\n"),
+            [0]
+        );
+        assert_eq!(kept(&format!("{rows}\nmeet\n{rows}\n")), [0; 0]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::control::cell;
 use super::facts::stays_below;
 use super::memory::{SliceValue, TileValue, handles, proved};
 use super::value::{Expr, Plain, Stage, Value, Variable};
-use super::writer::{TeamText, block, captured, define, error, name, say, with};
+use super::writer::{TeamText, block, captured, define, error, name, say, shared_name, with};
 use crate::kernel::Team;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -242,7 +242,7 @@ impl<const THREADS: usize> TeamValue<THREADS> {
         &self,
         value: impl FnOnce(ArrayValue<Expr<usize>, N>) -> A::Element,
     ) -> A {
-        let array = name(SHARED);
+        let array = shared_name();
         let declaration = A::declaration(&array);
         with(|writer| writer.group_memory.push(declaration));
         meet();
@@ -415,7 +415,7 @@ fn sums<V: Variable>(threads: usize) -> String {
         sums.iter().find(|(of, _)| *of == element).map(|(_, array)| array.clone())
     };
     with(known).unwrap_or_else(|| {
-        let array = name(SHARED);
+        let array = shared_name();
         with(|writer| {
             writer.group_memory.push(format!("{element} {array}[{threads}]"));
             writer.team.iter_mut().for_each(|team| team.sums.push((element.clone(), array.clone())));

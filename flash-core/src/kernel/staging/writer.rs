@@ -1,7 +1,7 @@
 //! The text that is being written: statements, definitions before the kernel, messages of faults. One per
 //! thread, while a kernel is staged.
 
-use super::barriers::OwnIndex;
+use super::barriers::{OwnIndex, SHARED};
 use super::facts::Facts;
 use std::any::Any;
 use std::cell::RefCell;
@@ -114,8 +114,19 @@ pub(super) fn say(statement: &str) {
     });
 }
 
-/// A name that no other variable has.
+/// A name for an array of a team's memory.
+pub(super) fn shared_name() -> String {
+    with(|writer| {
+        writer.names += 1;
+        format!("{SHARED}_{}", writer.names)
+    })
+}
+
+/// A name that no other variable has, nor any word of the header.
 pub(super) fn name(hint: &str) -> String {
+    if hint.starts_with("flash_") || hint.starts_with("FLASH_") {
+        return name(&format!("of_{hint}"));
+    }
     with(|writer| {
         writer.names += 1;
         format!("{hint}_{}", writer.names)
@@ -184,7 +195,14 @@ pub(super) fn group_arrays() -> usize {
 
 /// Forgets those that came after the first `count`.
 pub(super) fn keep_group_arrays(count: usize) {
-    with(|writer| writer.group_memory.truncate(count));
+    with(|writer| {
+        let kept = writer.group_memory.len().min(count);
+        let forgotten = writer.group_memory.split_off(kept);
+        if let Some(team) = &mut writer.team {
+            let is_kept = |array: &str| !forgotten.iter().any(|of| of.contains(&format!(" {array}[")));
+            team.sums.retain(|(_, array)| is_kept(array));
+        }
+    });
 }
 
 /// Says a statement that ends the innermost loop, or a turn of it.

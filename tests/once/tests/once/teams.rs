@@ -372,6 +372,50 @@ fn a_store_inside_of_an_operation_is_an_error() {
     }
 }
 
+/// Rows of an array that other threads have made element by element, and elements of one that was made by
+/// rows; a first sum in a loop that is written turn by turn; and variables with names of the header.
+#[derive(KernelDefinition)]
+#[kernel(name = "once.team_rows_of_tables", dims(x, y))]
+struct RowsOfTables<'a> {
+    from: Window<'a, Read<f32>>,
+    #[along(x)]
+    sums: Item<'a, Write<Block<f32, 64>>>,
+    crossed: Item<'a, Write<Tile<f32, 8, 8>>>,
+    #[along(x)]
+    total: Item<'a, Write<Row<f32>>>,
+}
+
+#[kernel(devices)]
+impl CpuTeam<RowsOfTables<'_>, 64> for Once {
+    fn team(_: Index<2>, mut k: RowsOfTablesItem<'_>, team: &mut Team<64>) {
+        let table: [[f32; 8]; 64] = team.shared(|[y, x]| k.from.get(8 * y + x));
+        let sums: [f32; 64] = team.shared(|[y]| table[y][0] + table[y][1] * 2.0 + table[y][7]);
+        team.set(k.sums, |i| sums[i]);
+        let rows: [[f32; 8]; 8] =
+            team.shared(|[y]| [k.from.get(y), 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0 + y as f32]);
+        team.set_tile(&mut k.crossed, |[y, x]| rows[y][x] + rows[x][y]);
+        let mut flash_shared = 0.0;
+        for q in 0..3 {
+            flash_shared += team.reduce(64, 0.0, |i| sums[i] * q as f32, |a, b| a + b);
+        }
+        team.set(k.total, |_| flash_shared);
+    }
+}
+
+#[test]
+fn rows_of_an_array_are_other_threads_than_its_elements() {
+    compare("teams::rows_of_an_array_are_other_threads_than_its_elements", |rt| {
+        let from: Vec<f32> = (0..512).map(|i| (i * 7 % 31) as f32).collect();
+        let (sums, total) = (FlashMemory::<f32>::zeroed(64), FlashMemory::<f32>::zeroed([4, 1]));
+        let crossed = FlashMemory::<f32>::zeroed([8, 8]);
+        rt.submit(RowsOfTables::of(&from, &sums, &crossed, &total)).exec([1, 1]).unwrap();
+        let expected: Vec<f32> =
+            (0..64).map(|y| from[8 * y] + from[8 * y + 1] * 2.0 + from[8 * y + 7]).collect();
+        assert_eq!(sums.to_vec().unwrap(), expected);
+        [sums.to_vec().unwrap(), crossed.to_vec().unwrap(), total.to_vec().unwrap()].concat()
+    });
+}
+
 /// Each row divided by its sum.
 #[derive(KernelDefinition)]
 #[kernel(name = "once.team_shares", dims(row))]
