@@ -28,7 +28,7 @@ pub use flash_backend::{fork, set_notices};
 pub use flash_macros::{KernelDefinition, export_plugin, kernel};
 pub use flash_types::index::{count_by, count_by_fn};
 pub use flash_types::{Code, abi, descriptor, index};
-pub use memory::{FlashMemory, RowOffsets};
+pub use memory::FlashMemory;
 pub use runtime::{Context, Event, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
 pub use settings::Settings;
 

@@ -50,9 +50,7 @@ pub use flash_core::descriptor::{columns, csr_rows, matrix_product, part_by, row
 // Index spaces: the dimensions of a launch.
 pub use flash_core::index::{Dim, count_by, count_by_fn};
 // Arrays, and access to them from the host.
-pub use flash_core::memory::{
-    FlashMemory, MemoryView, ReadGuard, RowOffsets, Transfers, WriteGuard, set_host_budget,
-};
+pub use flash_core::memory::{FlashMemory, MemoryView, ReadGuard, Transfers, WriteGuard, set_host_budget};
 // Contexts and their settings, runtimes, submissions and pipelines.
 pub use flash_core::runtime::{
     Context, Event, Handle, HostArgs, HostTask, Later, LaunchProfile, Pipeline, Profile, RuntimeObj, Signal,

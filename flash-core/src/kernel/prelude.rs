@@ -32,4 +32,5 @@ pub use super::views::{
 };
 pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuTeam, CpuWhole, Element, Index};
 pub use super::{KernelDefinition, Space, Span, Team, Threads, partition_map};
+pub use crate::memory::RowOffsets;
 pub use flash_macros::{KernelDefinition, Staged, kernel, kernel_fn};

@@ -18,7 +18,7 @@ use std::ops::Range;
 ///
 /// # Examples
 /// ```
-/// use flash_core::RowOffsets;
+/// use flash_core::memory::RowOffsets;
 /// let rows = RowOffsets::new([0, 2, 2, 5])?;      // of 2, 0 and 3 elements
 /// assert_eq!((rows.rows(), rows.elements()), (3, 5));
 /// assert_eq!(rows.range(2)?, 2..5);

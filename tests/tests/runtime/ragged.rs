@@ -3,7 +3,7 @@
 use flash::kernel;
 use flash::kernel::prelude::*;
 use flash::prelude::*;
-use flash::{Error, RowOffsets, count_by};
+use flash::{Error, count_by};
 use flash_core::descriptor::{Attributes, Implementation, Subspaces, part_by, rows, weights};
 use flash_tests::Random;
 

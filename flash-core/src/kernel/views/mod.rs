@@ -123,7 +123,7 @@ pub struct Window<'a, A>(Array<'a>, PhantomData<A>);
 /// # Examples
 /// ```
 /// use flash_core::kernel::prelude::*;
-/// use flash_core::{FlashMemory, RowOffsets};
+/// use flash_core::FlashMemory;
 ///
 /// /// Divides the elements of each row by their sum.
 /// #[derive(KernelDefinition)]

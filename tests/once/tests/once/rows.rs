@@ -1,8 +1,8 @@
 //! Work items that own rows.
 
+use flash::Dim;
 use flash::kernel::prelude::*;
 use flash::prelude::*;
-use flash::{Dim, RowOffsets};
 use flash_tests_once::compare;
 
 /// A product of matrices, of which each item has one row of the result.
