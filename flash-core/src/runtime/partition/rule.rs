@@ -58,8 +58,12 @@ impl PartRule {
     /// Looks up the names. `asked`: an option of the launch gives the rule, or of its runtime.
     pub fn new(descriptor: &KernelDescriptor, by: Option<&PartBy>, asked: bool) -> Result<PartRule, Error> {
         let arguments = &descriptor.arguments;
-        let own =
-            |a: &ArgumentDescriptor| Some(vec![Axis::Pointers { dim: *a.along.first()?, argument: a.rows? }]);
+        // A plugin may say anything.
+        let is_starts = |at: &usize| arguments.get(*at).is_some_and(|a| a.structure && a.element.is::<u64>());
+        let own = |a: &ArgumentDescriptor| {
+            let dim = a.along.first().copied().filter(|dim| *dim < descriptor.dimensions.len())?;
+            Some(vec![Axis::Pointers { dim, argument: a.rows.filter(is_starts)? }])
+        };
         let maps: Vec<_> = arguments.iter().map(own).collect();
         let looks_inside = maps.iter().any(Option::is_some);
         let Some(by) = by else {

@@ -467,6 +467,40 @@ fn csr_rows_are_cut_by_equal_non_zeros() {
     assert!(text.contains("marked `#[structure]`") && text.contains("without that mark"), "{text}");
 }
 
+#[test]
+fn rows_are_those_of_an_argument_that_says_where_they_begin() {
+    let start = [0u64, 90, 92, 94, 96, 98, 100];
+    let reads_of = |rows: usize, along: &[usize], is_structure: bool| {
+        let starts = argument("start", View::Whole, Access::Read, &[]);
+        let starts = if is_structure { starts.as_structure() } else { starts };
+        let starts = ArgumentDescriptor { element: ElementType::of::<u64>(), ..starts };
+        let value = argument("value", View::Window, Access::Read, along);
+        let arguments = vec![
+            starts,
+            ArgumentDescriptor { rows: Some(rows), ..value },
+            argument("y", View::Item, Access::Write, &[0]),
+        ];
+        let by = Some(part_by("x"));
+        let shapes = vec![vec![7], vec![100], vec![6]];
+        let mut launch = Recorded::new(plan(1, arguments, by).unwrap(), vec![6u64.into()], shapes);
+        launch.args[0].data = start.as_ptr().cast_mut().cast();
+        let parts = launch.parts(&[1.0, 1.0]).unwrap();
+        let read = |p: &Subspace| match p.touched[1].read {
+            Some(Extent::All) => 0..100,
+            _ => reads(p, 1)[0].clone(),
+        };
+        parts.subspaces.iter().map(read).collect::<Vec<_>>()
+    };
+    // Parts of equal numbers of elements, without a map that says so.
+    assert_eq!(reads_of(0, &[0], true), [0..90, 90..100]);
+    // What a plugin says, and is not so, is not followed: each part has all.
+    for (rows, along, is_structure) in
+        [(99, &[0][..], true), (2, &[0], true), (0, &[], true), (0, &[0], false)]
+    {
+        assert_eq!(reads_of(rows, along, is_structure), [0..100, 0..100], "{rows} {along:?} {is_structure}");
+    }
+}
+
 partition_map! {
     static DOUBLE = "boxes.double": |at: &Candidate<'_>, boxes: &mut Boxes| {
         let x = at.values("x");
