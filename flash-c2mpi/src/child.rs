@@ -255,12 +255,12 @@ impl Child {
 
     fn run(&self, message: &mut Message, contents: &Contents, at: usize) -> Result<()> {
         let Some(replica) = self.replicas.get(at) else {
-            message.fill(contents, &[], true, false)?;
+            message.fill(contents, &[], None, false)?;
             message.outcome = Outcome::Done(self.save(message));
             return Ok(());
         };
         let keep = replica.may_leave && !self.stateful.load(Relaxed);
-        message.fill(contents, &replica.descriptors(), replica.on_host, keep)?;
+        message.fill(contents, &replica.descriptors(), Some(replica), keep)?;
         let way = match replica.timing.way(message.bytes) {
             // To be compared it has to be measured.
             Way::Started if self.strategy == Strategy::Fastest && replica.timing.now() == 0 => Way::Timed,
@@ -399,9 +399,9 @@ impl Child {
         }
     }
 
-    /// True if the device of a message works in the host's memory.
-    pub fn is_on_host(&self, message: &Message) -> bool {
-        self.replicas.get(message.replica).is_none_or(|replica| replica.on_host)
+    /// The device of a message; `None`: it is the failsafe's.
+    pub fn replica_of(&self, message: &Message) -> Option<&Replica> {
+        self.replicas.get(message.replica)
     }
 
     /// Takes back a message that was received, or that nothing will receive.

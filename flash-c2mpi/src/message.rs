@@ -12,6 +12,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::object::{Array, ComputeObj, Contents, Item, Place};
+use crate::replicas::Replica;
 use flash_core::Handle;
 use flash_core::descriptor::{Access, ArgumentDescriptor, KernelDescriptor, View};
 use flash_core::index::{Dim, DimList, IntoDims};
@@ -75,6 +76,13 @@ fn written(memory: &AnyMemory) -> &'static AtomicU64 {
     static ALL: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
     let hash = (memory.address().addr() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
     &ALL[hash as usize]
+}
+
+/// True if what writes or has written an array for a message, the failsafe without a device, sees the host's
+/// memory of it.
+#[inline]
+fn shares(replica: Option<&Replica>, memory: &AnyMemory) -> bool {
+    replica.is_none_or(|replica| replica.shares(memory))
 }
 
 /// Another message, or a call, writes a memory.
@@ -147,13 +155,13 @@ impl Message {
         }
     }
 
-    /// Takes the arguments of an object, for these kernels; none: for the failsafe. `keep`: what it takes to
-    /// run again, too.
+    /// Takes the arguments of an object, for these kernels on a device; none: for the failsafe. `keep`: what it
+    /// takes to run again, too.
     pub fn fill(
         &mut self,
         object: &Contents,
         kernels: &[&KernelDescriptor],
-        on_host: bool,
+        replica: Option<&Replica>,
         keep: bool,
     ) -> Result<()> {
         self.again = 0;
@@ -183,7 +191,9 @@ impl Message {
                     });
                 }
                 // The program may have written there since devices had it.
-                Place::Unified(..) | Place::Owned(_) if !on_host => drop(sent.memory.write()?),
+                Place::Unified(..) | Place::Owned(_) if !shares(replica, &sent.memory) => {
+                    drop(sent.memory.write()?)
+                }
                 _ => {}
             }
             if !sent.staged && sent.written {
@@ -356,7 +366,7 @@ impl Message {
     }
 
     /// Writes what the kernels wrote to where a receive wants it. Returns the number of bytes.
-    pub fn deliver(&mut self, into: &Into<'_>, on_host: bool) -> Result<u64> {
+    pub fn deliver(&mut self, into: &Into<'_>, by: Option<&Replica>) -> Result<u64> {
         match into {
             Into::Object(object) => {
                 let contents = object.read()?;
@@ -364,17 +374,17 @@ impl Message {
                     drop(contents);
                     return self.give(object);
                 }
-                self.write_to(&contents, on_host)
+                self.write_to(&contents, by)
             }
             Into::Array(data, count, element) => self.write_array(*data, *count, *element),
         }
     }
 
-    fn write_to(&self, contents: &Contents, on_host: bool) -> Result<u64> {
+    fn write_to(&self, contents: &Contents, by: Option<&Replica>) -> Result<u64> {
         let mut bytes = 0;
         if contents.layout == self.layout {
             for (sent, array) in self.arrays.iter().zip(&contents.arrays) {
-                bytes += sent.write_to(array, on_host)?;
+                bytes += sent.write_to(array, by)?;
             }
             return Ok(bytes);
         }
@@ -419,7 +429,7 @@ impl Message {
             }
         }
         for (sent, array) in checked {
-            bytes += sent.write_to(array, on_host)?;
+            bytes += sent.write_to(array, by)?;
         }
         Ok(bytes)
     }
@@ -493,7 +503,7 @@ impl Sent {
     }
 
     /// Writes its elements, if a kernel wrote them, to an array of as many. Returns the number of bytes.
-    fn write_to(&self, array: &Array, on_host: bool) -> Result<u64> {
+    fn write_to(&self, array: &Array, by: Option<&Replica>) -> Result<u64> {
         if !self.written {
             return Ok(0);
         }
@@ -507,7 +517,7 @@ impl Sent {
             Place::Unified(memory, range) if memory.address() == self.memory.address() => {
                 if *range != self.range {
                     self.copy_to(at(memory, range))?;
-                } else if !on_host {
+                } else if !shares(by, &self.memory) {
                     drop(self.memory.read(self.range())?);
                 }
             }

@@ -10,6 +10,7 @@ use crate::message::{Dimensions, Message};
 use flash_core::RuntimeObj;
 use flash_core::descriptor::KernelDescriptor;
 use flash_core::devices::DeviceHandle;
+use flash_core::memory::AnyMemory;
 use flash_core::runtime::{AnyArguments, BoundKernel};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -33,8 +34,6 @@ pub(crate) struct Replicas {
 pub(crate) struct Replica {
     runtime: RuntimeObj,
     pub kernels: Vec<BoundKernel>,
-    /// It works in the host's memory.
-    pub on_host: bool,
     /// It is in another process, which may end at any time.
     pub may_leave: bool,
     pub load: Arc<Load>,
@@ -137,11 +136,16 @@ impl Replica {
         load: Arc<Load>,
         timing: Arc<Timing>,
     ) -> Replica {
-        let on_host = runtime.devices().iter().all(|device| device.info().host_memory);
         // Only devices of other processes say which.
         let may_leave = runtime.devices().iter().any(|device| device.query("pid").is_ok());
         load.children.fetch_add(1, Relaxed);
-        Replica { runtime, kernels, on_host, may_leave, load, timing }
+        Replica { runtime, kernels, may_leave, load, timing }
+    }
+
+    /// True if it works on the host's own memory of an array.
+    #[inline]
+    pub fn shares(&self, memory: &AnyMemory) -> bool {
+        self.runtime.devices().iter().all(|device| memory.is_shared_with(device))
     }
 
     /// The ids of its devices.

@@ -57,6 +57,13 @@ pub fn free(address: *mut u8) -> Result<()> {
     }
 }
 
+/// The memory of an allocation, with the elements that it has as an argument, for a program in Rust that
+/// launches kernels with it, too. `None`: the address is none that [`allocate`] gave.
+pub fn memory_at(address: *const u8) -> Option<AnyMemory> {
+    let all = ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.get(&address.addr()).map(|allocation| allocation.memory.clone())
+}
+
 /// The memory of an array of this many elements, if its address is of an allocation.
 ///
 /// # Errors

@@ -614,7 +614,7 @@ fn deliver(mut envelope: Envelope, target: &Target<'_>) -> Result<Status> {
         Target::Array(data, count, element) => Into::Array(*data, *count, *element),
     };
     loop {
-        match message.deliver(&into, child.is_on_host(message)) {
+        match message.deliver(&into, child.replica_of(message)) {
             Ok(bytes) => return Ok(Status { source, tag, bytes }),
             Err(error) if child.has_lost(message, &error) => {
                 child.run_again(message, error).inspect_err(|_| message.discard())?;

@@ -6,6 +6,7 @@
 
 use super::guard::ByteGuard;
 use super::{ArrayInner, inner};
+use crate::devices::DeviceHandle;
 use crate::error::Error;
 use flash_types::descriptor::ElementType;
 use smallvec::SmallVec;
@@ -128,6 +129,13 @@ impl AnyMemory {
     /// that reads or writes there at other times answers for it.
     pub fn address(&self) -> *mut u8 {
         self.header.data()
+    }
+
+    /// True if a device works on the host's own memory of it, as devices of the CPU do, and those of agents on
+    /// this host if the array was made when they were there: what one of the two has written, the other sees.
+    #[inline]
+    pub fn is_shared_with(&self, device: &'static DeviceHandle) -> bool {
+        device.memory().is_none_or(|memory| self.header.twin() == Some(memory.place()))
     }
 
     /// Makes it an array of other elements, of as many bytes or fewer, which keeps these bytes and its

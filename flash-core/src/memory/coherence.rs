@@ -55,6 +55,11 @@ impl DirectoryGuard<'_> {
         let directory = self.lock.as_deref_mut();
         &mut directory.unwrap_or_else(|| unreachable!("made when it was locked")).arrivals
     }
+
+    /// See [`Directory::stays_as_host_writes`]. The residence does not depend on it.
+    fn stays_as_host_writes(&mut self) -> bool {
+        self.lock.as_deref_mut().is_some_and(Directory::stays_as_host_writes)
+    }
 }
 
 impl Drop for DirectoryGuard<'_> {
@@ -204,9 +209,14 @@ impl ArrayInner {
     pub fn host_reads(&self, range: Range<u64>) -> Result<(), Error> {
         // What others bring to the host is waited for, so that it is not copied a second time.
         let mut directory = self.directory_when(|directory| {
-            let wanted = Region::of_range(directory.grid(), range.clone());
-            directory.has(Place::HOST, &wanted) || !directory.is_expecting(Place::HOST)
+            let wanted = || Region::of_range(directory.grid(), range.clone());
+            directory.is_all_at_host()
+                || directory.has(Place::HOST, &wanted())
+                || !directory.is_expecting(Place::HOST)
         });
+        if directory.is_all_at_host() {
+            return Ok(());
+        }
         let wanted = Region::of_range(directory.grid(), range.clone());
         if directory.poisoned(&wanted) {
             return Err(Error::Poisoned);
@@ -259,8 +269,11 @@ impl ArrayInner {
         fetch: impl FnOnce(&mut Directory, &Region) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut directory = self.directory();
-        let all = Region::all(directory.grid());
         self.commit(0..self.len() as u64)?;
+        if directory.stays_as_host_writes() {
+            return Ok(());
+        }
+        let all = Region::all(directory.grid());
         fetch(&mut directory, &all)?;
         only_at_host(&mut directory, &all);
         directory.heal(&all);

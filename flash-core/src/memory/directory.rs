@@ -80,6 +80,8 @@ pub(crate) struct Directory {
     /// The host's twin, and its buffer.
     twin: Option<Place>,
     twin_copy: Option<DeviceCopy>,
+    /// When the twin's devices had last used it as the host last wrote.
+    twin_used: u64,
     poison: Region,
     /// Copies in flight of concurrent readers.
     pub arrivals: IncomingCopies<Place, Region>,
@@ -99,6 +101,7 @@ impl Directory {
             sites: smallvec![host],
             twin,
             twin_copy: None,
+            twin_used: 0,
             poison: Region::empty(),
             arrivals: IncomingCopies::default(),
             waiting: 0,
@@ -463,11 +466,23 @@ impl Directory {
         })
     }
 
+    /// True if everything is current on the host, and nothing is poisoned.
+    pub fn is_all_at_host(&self) -> bool {
+        self.poison.is_empty() && self.sites[0].current.elements() == self.grid.elements()
+    }
+
     /// True if the directory is not needed: everything is current on the host, nothing is poisoned, and no
     /// device has a copy. Then the memory need not be tracked.
     pub fn is_plain(&self) -> bool {
-        self.poison.is_empty()
-            && self.twin_copy.is_none()
-            && matches!(&self.sites[..], [host] if host.current.elements() == self.grid.elements())
+        self.is_all_at_host() && self.twin_copy.is_none() && self.sites.len() == 1
+    }
+
+    /// Called when the host is about to write. True if it changes nothing: the host and its twin have
+    /// everything alone, and the twin's devices have used it since the host last wrote. They know its pages
+    /// on then; others would make the memory tracked for nothing.
+    pub fn stays_as_host_writes(&mut self) -> bool {
+        let used = self.twin_copy.as_ref().map_or(0, |copy| copy.last_use().get());
+        let stays = used != std::mem::replace(&mut self.twin_used, used);
+        stays && !self.in_flight && self.sites.len() == 1 && self.is_all_at_host()
     }
 }

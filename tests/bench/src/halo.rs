@@ -16,7 +16,8 @@ use flash_c2mpi::c::info::{MPIX_Info_create, MPIX_Info_free, MPIX_Info_set};
 use flash_c2mpi::c::messages::{MPIX_Recv, MPIX_Send};
 use flash_c2mpi::c::object::*;
 use flash_c2mpi::c::types::*;
-use flash_core::descriptor::{Element, ElementType};
+use flash_c2mpi::unified::memory_at;
+use flash_core::descriptor::ElementType;
 use flash_core::get_runtime;
 use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, BoundKernel};
@@ -34,6 +35,8 @@ pub const CHILD: &str = "halo";
 const LARGE: u64 = 48 << 20;
 /// Numbers of the arrays of T1.
 const SMALL: [u64; 3] = [64, 1024, 4096];
+/// Pairs of calls of a turn of a score.
+const PAIRS: usize = 15;
 /// Round trips of a turn.
 const TRIPS: usize = 5000;
 
@@ -156,13 +159,16 @@ pub fn measure() -> Result<()> {
     }
     for n in SMALL {
         let multiply = Function::multiply(n);
-        let (mut direct, mut trip) = (Direct::new(&multiply)?, Trip::new(&multiply, c"ALL_CPU:0")?);
+        let mut trip = Trip::new(&multiply, c"ALL_CPU:0")?;
+        let mut direct = Direct::of(&multiply, &trip)?;
         let t1 = || trip.ns() - direct.ns();
         rows.push(us(format!("T1 of EWMM of {n} numbers, in process"), t1, None));
     }
     for n in SMALL {
         let multiply = Function::multiply(n);
-        let (mut direct, mut trip) = (Direct::new(&multiply)?, Trip::new(&multiply, c"ALL_CPU:0@agent")?);
+        let mut trip = Trip::new(&multiply, c"ALL_CPU:0@agent")?;
+        // With arrays that no agent uses.
+        let mut direct = Direct::of(&multiply, &Trip::new(&multiply, c"ALL_CPU:0")?)?;
         let bytes = 3 * 4 * n as usize;
         let name = format!("T1 of EWMM of {n} numbers, through an agent");
         let mut socket = Socket::new(bytes)?;
@@ -191,25 +197,33 @@ fn us(name: String, mut ns: impl FnMut() -> f64, peer: Option<&mut dyn FnMut() -
     pair(name, "us", REPEATS, || ns() / 1e3, peer, Duration::ZERO)
 }
 
+/// Both work on the same arrays, as where these lie makes more of a difference than what is measured.
 fn score(function: &Function) -> Result<Row> {
-    let (mut direct, mut trip) = (Direct::new(function)?, Trip::new(function, c"ALL_CPU:0")?);
+    let trip = Trip::new(function, c"ALL_CPU:0")?;
+    let direct = Direct::of(function, &trip)?;
     let name = format!(
         "score of {} at 48 MiB: the direct call's time of the child rank's",
         function.alias.to_string_lossy()
     );
-    let mut turn = 0;
     let once = || {
-        turn += 1;
-        // The first of the two has other caches.
-        if turn % 2 == 0 {
-            let ours = trip.large();
-            direct.large() / ours
-        } else {
-            let call = direct.large();
-            call / trip.large()
+        let (mut calls, mut trips) = (Vec::new(), Vec::new());
+        for pair in 0..PAIRS {
+            // The first of the two has other caches.
+            for is_call in [pair % 2 == 0, pair % 2 != 0] {
+                match is_call {
+                    true => calls.push(per_call(1, || direct.call())),
+                    false => trips.push(per_call(1, || trip.go().expect("a round trip"))),
+                }
+            }
         }
+        median(&mut calls) / median(&mut trips)
     };
     Ok(pair(name, "score", REPEATS, once, None, Duration::ZERO))
+}
+
+fn median(all: &mut [f64]) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
 }
 
 /// The kernel, called as a program in Rust without its type does.
@@ -226,22 +240,18 @@ enum Passed {
 }
 
 impl Direct {
-    fn new(function: &Function) -> Result<Direct> {
-        fn array<T: Element>(shape: &[u64], fill: impl FnOnce(*mut T)) -> Result<Passed> {
-            let memory = AnyMemory::fixed(AnyType::new(&ElementType::of::<T>())?, shape)?;
-            fill(memory.address().cast());
-            Ok(Passed::Memory(memory))
-        }
+    /// With the arrays of a round trip.
+    fn of(function: &Function, trip: &Trip) -> Result<Direct> {
+        let mut arrays = trip.arrays.iter();
+        let scalar =
+            |element: &_, bytes: &[u8]| Ok(Passed::Scalar(AnyType::new(element)?, bytes.to_vec()));
         let pass = |given: &Given| match given {
-            Given::Count(n) => {
-                Ok(Passed::Scalar(AnyType::new(&ElementType::of::<u64>())?, n.to_ne_bytes().to_vec()))
+            Given::Count(n) => scalar(&ElementType::of::<u64>(), &n.to_ne_bytes()),
+            Given::Float(x) => scalar(&ElementType::of::<f32>(), &x.to_ne_bytes()),
+            Given::Floats(_) | Given::Longs(_) | Given::Ints(_) => {
+                let array = arrays.next().and_then(|array| memory_at(array.cast()));
+                Ok(Passed::Memory(array.context("an array of the round trip")?))
             }
-            Given::Float(x) => {
-                Ok(Passed::Scalar(AnyType::new(&ElementType::of::<f32>())?, x.to_ne_bytes().to_vec()))
-            }
-            Given::Floats(shape) => array(shape, |at| ones(at, shape)),
-            Given::Longs(all) => array(&[all.len() as u64], |at| copy(all, at)),
-            Given::Ints(all) => array(&[all.len() as u64], |at| copy(all, at)),
         };
         let given = function.given.iter().map(pass).collect::<Result<_>>()?;
         let kernel = get_runtime("ALL_CPU:0")?.bind(function.kernel)?;
@@ -268,10 +278,6 @@ impl Direct {
     fn ns(&mut self) -> f64 {
         per_call(TRIPS, || self.call())
     }
-
-    fn large(&mut self) -> f64 {
-        per_call(3, || self.call())
-    }
 }
 
 fn ones(at: *mut f32, shape: &[u64]) {
@@ -286,6 +292,8 @@ fn copy<T: Copy>(all: &[T], to: *mut T) {
 struct Trip {
     child: i32,
     object: MPIX_ComputeObj,
+    /// The addresses of its arrays.
+    arrays: Vec<*mut c_void>,
 }
 
 impl Trip {
@@ -298,6 +306,7 @@ impl Trip {
             ok(MPIX_Info_free(&mut info))?;
             ok(MPIX_ComputeObj_create(&mut object))?;
         }
+        let mut arrays = Vec::new();
         for given in &function.given {
             match given {
                 Given::Count(n) => {
@@ -306,16 +315,16 @@ impl Trip {
                 Given::Float(x) => {
                     ok(unsafe { MPIX_ComputeObj_scalar(object, (&raw const *x).cast(), FLOAT) })?
                 }
-                Given::Floats(shape) => array(object, shape, FLOAT, |at| ones(at, shape))?,
-                Given::Longs(all) => array(object, &[all.len() as u64], UINT64_T, |at| copy(all, at))?,
-                Given::Ints(all) => array(object, &[all.len() as u64], UINT32_T, |at| copy(all, at))?,
+                Given::Floats(shape) => arrays.push(array(object, shape, FLOAT, |at| ones(at, shape))?),
+                Given::Longs(all) => arrays.push(array(object, &[all.len() as u64], UINT64_T, |at| copy(all, at))?),
+                Given::Ints(all) => arrays.push(array(object, &[all.len() as u64], UINT32_T, |at| copy(all, at))?),
             }
         }
         if let Points::Inner(side) = function.space {
             let (begin, end) = ([1; 3], [side - 1; 3]);
             ok(unsafe { MPIX_ComputeObj_range(object, 0, 3, begin.as_ptr(), end.as_ptr()) })?;
         }
-        let trip = Trip { child, object };
+        let trip = Trip { child, object, arrays };
         trip.go()?;
         Ok(trip)
     }
@@ -336,17 +345,18 @@ impl Trip {
     }
 }
 
-/// Adds an array in memory of the library's.
+/// Adds an array in memory of the library's. Returns its address.
 fn array<T>(
     object: MPIX_ComputeObj,
     shape: &[u64],
     element: MPIX_Datatype,
     fill: impl FnOnce(*mut T),
-) -> Result<()> {
+) -> Result<*mut c_void> {
     let (mut place, bytes) = (null_mut::<c_void>(), shape.iter().product::<u64>() as usize * size_of::<T>());
     ok(unsafe { MPIX_Alloc_mem(bytes as isize, null_mut(), (&raw mut place).cast()) })?;
     fill(place.cast());
-    ok(unsafe { MPIX_ComputeObj_array(object, place, shape.len() as i32, shape.as_ptr(), element) })
+    ok(unsafe { MPIX_ComputeObj_array(object, place, shape.len() as i32, shape.as_ptr(), element) })?;
+    Ok(place)
 }
 
 /// A socket, and a thread at its other end that sends back what comes.
