@@ -1,14 +1,15 @@
 //! Child ranks: a function on some devices, or its failsafe.
 //!
 //! A message that is known to be short, as large ones of the same child rank were, runs in the call that
-//! sends it. Others are started and run on the workers, or on the thread that receives them. The rule is
-//! measured: see [`Timing`].
+//! sends it. Others are started and run on the workers, or on the thread that receives them; where they are
+//! received at once, they are not even started (`deferred.rs`). The rule is measured: see [`Timing`].
 //!
 //! A message whose device is lost runs again where it is received, on another device of the platform
 //! (`replicas.rs`), if all that it needs for that is left: see [`Message::cannot_run_again`]. A child rank
 //! that is stateful does not move.
 
 use crate::config::Strategy;
+use crate::deferred::{Deferred, begin_waiting};
 use crate::error::{Code, Error, Result};
 use crate::mailbox::Envelope;
 use crate::message::{Message, Outcome};
@@ -20,7 +21,7 @@ use flash_core::memory::{AnyMemory, AnyType};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What runs where there is no implementation: it gets the arguments, whose arrays it reads and writes.
 pub type Failsafe = Arc<dyn Fn(&Arc<ComputeObj>) -> std::result::Result<(), String> + Send + Sync>;
@@ -35,6 +36,8 @@ pub(crate) struct Child {
     strategy: Strategy,
     failsafe: Option<Failsafe>,
     turn: AtomicUsize,
+    /// How many of its long messages in a row were received [right after](SOON) they were sent.
+    soon: AtomicU32,
     /// It has buffers, so that all of its messages go to its first device.
     stateful: AtomicBool,
     buffers: Mutex<Vec<i32>>,
@@ -73,6 +76,10 @@ const SHORT: u64 = 20_000;
 const SMALL: usize = 64 << 10;
 /// One in this many is measured.
 const SAMPLE: u32 = 64;
+/// A long message is received right after it was sent: a parked worker would not have come by then.
+const SOON: Duration = Duration::from_micros(20);
+/// After so many of these in a row the next one runs where it is received.
+const IN_A_ROW: u32 = 4;
 /// Messages that a child rank keeps.
 const SPARE: usize = 64;
 /// How often a message runs again whose device is lost: a kernel that ends its process ends no more.
@@ -153,6 +160,7 @@ impl Child {
             strategy,
             failsafe,
             turn: AtomicUsize::new(0),
+            soon: AtomicU32::new(0),
             stateful: AtomicBool::new(false),
             buffers: Mutex::default(),
             freed: AtomicBool::new(false),
@@ -231,6 +239,7 @@ impl Child {
             }
         }
         let mailbox = self.world.mailbox(to)?;
+        begin_waiting();
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut message = spare.unwrap_or_default();
         let at = self.choose();
@@ -269,7 +278,13 @@ impl Child {
         let begin = (way == Way::Timed).then(Instant::now);
         let outcome = match (way, &replica.kernels[..]) {
             (Way::Started, _) => {
-                message.outcome = Outcome::Running(replica.pipeline(message)?.exec_async());
+                let pipeline = replica.pipeline(message)?;
+                // A device that works by itself had better begin.
+                message.outcome = match replica.runs_here && self.soon.load(Relaxed) >= IN_A_ROW {
+                    true => Outcome::Deferred(Deferred::new(pipeline)),
+                    false => Outcome::Running(pipeline.exec_async()),
+                };
+                message.sent = Some(Instant::now());
                 return Ok(());
             }
             (_, [kernel]) => match message.kernels().next() {
@@ -382,15 +397,28 @@ impl Child {
 
     /// Waits for the end of a message, and gives its outcome.
     pub fn outcome(&self, message: &mut Message) -> Result<()> {
-        if let Outcome::Running(handle) = &message.outcome {
-            let outcome = handle.wait();
+        let is_soon = message.sent.take().map(|sent| sent.elapsed() < SOON);
+        let (ended, is_soon) = match &message.outcome {
+            Outcome::Running(handle) => (Some(handle.wait()), is_soon),
+            Outcome::Deferred(deferred) => {
+                let (outcome, has_waited) = deferred.receive();
+                (Some(outcome), is_soon.map(|soon| soon && has_waited))
+            }
+            _ => (None, is_soon),
+        };
+        match is_soon {
+            Some(true) => _ = self.soon.fetch_add(1, Relaxed),
+            Some(false) => self.soon.store(0, Relaxed),
+            None => {}
+        }
+        if let Some(outcome) = ended {
             message.outcome = match outcome {
                 Ok(()) => Outcome::Done(Ok(())),
                 Err(error) => self.settle(message, error)?,
             };
         }
         match &message.outcome {
-            Outcome::Nothing | Outcome::Running(_) => Ok(()),
+            Outcome::Nothing | Outcome::Running(_) | Outcome::Deferred(_) => Ok(()),
             Outcome::Done(outcome) => outcome.clone(),
             Outcome::Lost(error) => {
                 let error = error.clone();
@@ -407,7 +435,8 @@ impl Child {
     /// Takes back a message that was received, or that nothing will receive.
     pub fn release(&self, mut message: Box<Message>) {
         self.leave(&message);
-        let was_received = !matches!(message.outcome, Outcome::Running(_)) || message.is_finished();
+        let was_received =
+            !matches!(message.outcome, Outcome::Running(_) | Outcome::Deferred(_)) || message.is_finished();
         message.outcome = Outcome::Nothing;
         if was_received {
             self.keep(message);

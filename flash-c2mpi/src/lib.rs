@@ -9,7 +9,8 @@
 //!   failsafe.
 //! - A **compute object** (`object.rs`) is a list of arguments. Arrays of it may be memory that programs and
 //!   devices share (`unified.rs`).
-//! - A **message** (`message.rs`) is one run; **mailboxes** (`mailbox.rs`) hand it to its receiver.
+//! - A **message** (`message.rs`) is one run; **mailboxes** (`mailbox.rs`) hand it to its receiver, who may
+//!   also be the one to run it (`deferred.rs`).
 //! - A **communicator** (`collective.rs`) is several child ranks for one call.
 //! - **Ordinary ranks** (`ranks.rs`) are the processes of a job of MPI, where there is one.
 //! - **Handles** (`table.rs`) are numbers: one that is freed, or of another kind, is an error.
@@ -21,6 +22,7 @@ pub mod c;
 mod child;
 pub mod collective;
 pub mod config;
+mod deferred;
 mod error;
 pub mod functions;
 mod mailbox;

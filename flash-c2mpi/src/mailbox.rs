@@ -70,7 +70,8 @@ impl Wanted {
             && (self.tag == envelope.tag || self.tag == ANY_TAG && envelope.tag != TAG)
     }
 
-    fn is_wild(&self) -> bool {
+    /// True if it may take one of several.
+    pub(crate) fn is_wild(&self) -> bool {
         self.child == ANY_SOURCE || self.tag == ANY_TAG
     }
 }

@@ -10,6 +10,7 @@
 //! shares with others are, unless its kernels change them in place, or a message that was sent later writes
 //! them, for which there are counters ([`written`]).
 
+use crate::deferred::Deferred;
 use crate::error::{Code, Error, Result};
 use crate::object::{Array, ComputeObj, Contents, Item, Place};
 use crate::replicas::Replica;
@@ -20,7 +21,9 @@ use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, AnyArguments};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 /// A run of a child rank.
 #[derive(Default)]
@@ -37,6 +40,8 @@ pub(crate) struct Message {
     pub replica: usize,
     /// How often it has run again because its device was lost.
     pub again: u32,
+    /// When it was sent, if it is long.
+    pub sent: Option<Instant>,
     pub outcome: Outcome,
 }
 
@@ -47,6 +52,8 @@ pub(crate) enum Outcome {
     Nothing,
     Done(Result<()>),
     Running(Handle),
+    /// It runs where it is received, or has been begun since.
+    Deferred(Arc<Deferred>),
     /// Its device was lost, so it can run again.
     Lost(Error),
 }
@@ -151,6 +158,7 @@ impl Message {
     pub fn is_finished(&self) -> bool {
         match &self.outcome {
             Outcome::Running(handle) => handle.try_wait().is_some(),
+            Outcome::Deferred(deferred) => deferred.is_finished(),
             _ => true,
         }
     }
@@ -164,7 +172,7 @@ impl Message {
         replica: Option<&Replica>,
         keep: bool,
     ) -> Result<()> {
-        self.again = 0;
+        (self.again, self.sent) = (0, None);
         if self.layout != object.layout || object.layout == 0 {
             self.layout = 0;
             self.adopt(object, kernels)?;

@@ -34,6 +34,8 @@ pub(crate) struct Replicas {
 pub(crate) struct Replica {
     runtime: RuntimeObj,
     pub kernels: Vec<BoundKernel>,
+    /// Its kernels run on threads of this process, and on the one that waits for them.
+    pub runs_here: bool,
     /// It is in another process, which may end at any time.
     pub may_leave: bool,
     pub load: Arc<Load>,
@@ -138,8 +140,9 @@ impl Replica {
     ) -> Replica {
         // Only devices of other processes say which.
         let may_leave = runtime.devices().iter().any(|device| device.query("pid").is_ok());
+        let runs_here = runtime.devices().iter().all(|device| device.info().host_memory);
         load.children.fetch_add(1, Relaxed);
-        Replica { runtime, kernels, may_leave, load, timing }
+        Replica { runtime, kernels, runs_here, may_leave, load, timing }
     }
 
     /// True if it works on the host's own memory of an array.

@@ -6,6 +6,7 @@
 use crate::attributes::{Attribute, Attributes, Overrides};
 use crate::child::{Child, Failsafe, Load, Timing};
 use crate::config::{Config, Function, Platform, Strategy};
+use crate::deferred::begin_waiting;
 use crate::error::{Code, Error, Result};
 use crate::functions;
 use crate::mailbox::{self, ANY_SOURCE, ANY_TAG, Envelope, Mailbox, Ticket, Wanted};
@@ -111,6 +112,7 @@ impl World {
 
     /// Frees all that is left, and ends what waits for messages.
     pub fn end(&self) {
+        begin_waiting();
         self.ended.store(true, Relaxed);
         let left = std::mem::take(&mut *lock(&self.alive));
         for id in left {
@@ -357,6 +359,7 @@ impl World {
         let memory = lock(&BUFFERS.get(buffer)?.memory).clone();
         World::check_buffer(&memory, count, element)?;
         message::writes(&memory);
+        begin_waiting();
         if count > 0 {
             // SAFETY: the caller vouches.
             let bytes = unsafe { std::slice::from_raw_parts(data, count * element.size) };
@@ -381,6 +384,7 @@ impl World {
     ) -> Result<()> {
         let memory = lock(&BUFFERS.get(buffer)?.memory).clone();
         World::check_buffer(&memory, count, element)?;
+        begin_waiting();
         let bytes = memory.read(0..count)?;
         // SAFETY: the caller vouches.
         unsafe { std::ptr::copy(bytes.as_ptr(), data, bytes.len()) };
@@ -478,9 +482,15 @@ impl World {
             check_tag(wanted.tag)?;
         }
         let mailbox = self.mailbox(parent)?;
+        if wanted.is_wild() {
+            begin_waiting();
+        }
         let envelope = match mailbox.take(wanted) {
             Some(envelope) => envelope,
-            None => mailbox.wait(wanted, || self.is_alive(source))?,
+            None => {
+                begin_waiting();
+                mailbox.wait(wanted, || self.is_alive(source))?
+            }
         };
         deliver(envelope, target)
     }
@@ -492,6 +502,7 @@ impl World {
     pub fn post(self: &Arc<Self>, parent: u32, wanted: Wanted) -> Result<Receive> {
         let mailbox = self.mailbox(parent)?;
         let source = self.source(wanted)?;
+        begin_waiting();
         let state = match mailbox.post(wanted) {
             Ok(envelope) => State::Came(envelope),
             Err(ticket) => State::Waits(Post { world: self.clone(), parent }, ticket),
@@ -512,6 +523,7 @@ impl World {
     /// As [`receive`](Self::receive).
     pub fn probe(&self, parent: u32, wanted: Wanted) -> Result<Status> {
         let source = self.source(wanted)?;
+        begin_waiting();
         self.mailbox(parent)?.probe(wanted, || self.is_alive(source.as_ref()), status_of)
     }
 
@@ -521,6 +533,7 @@ impl World {
     /// As [`receive`](Self::receive).
     pub fn probe_now(&self, parent: u32, wanted: Wanted) -> Result<Option<Status>> {
         self.source(wanted)?;
+        begin_waiting();
         let found = self
             .mailbox(parent)?
             .look(wanted, |envelope| envelope.is_finished().then(|| status_of(envelope)));
@@ -537,6 +550,7 @@ impl Receive {
     /// # Safety
     /// As for [`World::receive`].
     pub unsafe fn wait(&self, target: &Target<'_>) -> Result<Status> {
+        begin_waiting();
         let state = std::mem::replace(&mut *lock(&self.0), State::Done);
         match state {
             State::Came(envelope) => deliver(envelope, target),
@@ -553,6 +567,7 @@ impl Receive {
     /// # Safety
     /// As for [`World::receive`].
     pub unsafe fn test(&self, target: &Target<'_>) -> Result<Option<Status>> {
+        begin_waiting();
         let mut state = lock(&self.0);
         if let State::Waits(_, ticket) = &*state
             && let Some(envelope) = ticket.take()?

@@ -497,6 +497,9 @@ struct Job<'a> {
     stop: *const u32,
     /// The multiple of rows at which its shares begin.
     align: u64,
+    /// How many rows take about [`LOOK`]. It begins with fewer than the kernel's rate says, as earlier
+    /// launches may have been others, and any thread changes it.
+    step: AtomicU64,
     busy: Option<&'a AtomicU64>,
     error: ErrorSlot,
 }
@@ -509,6 +512,11 @@ impl<'a> Job<'a> {
         estimate: Estimate,
         busy: Option<&'a AtomicU64>,
     ) -> Job<'a> {
+        let align = estimate.align.next_power_of_two();
+        let first = match estimate.ns_per_item {
+            unknown if unknown <= 0.0 => 0,
+            ns => (LOOK.as_nanos() as f32 / 10.0 / ns) as u64,
+        };
         Job {
             kernel: launch.kernel(),
             space: launch.space(),
@@ -516,7 +524,8 @@ impl<'a> Job<'a> {
             share: launch.share(0, 0..0),
             args: args.map(<[Arg]>::as_ptr),
             stop: launch.stop_flag(),
-            align: estimate.align.next_power_of_two(),
+            align,
+            step: AtomicU64::new((first / align).max(1).saturating_mul(align)),
             busy,
             error: ErrorSlot::default(),
         }
@@ -574,22 +583,25 @@ impl Job<'_> {
 
     /// Runs some rows piece by piece, and looks before each whether it is to stop.
     fn run_until_stopped(&self, k: u64, rows: Range<u64>) -> bool {
-        // The first rows tell how long others take: earlier launches may have been others.
-        let mut step = self.align;
         let Range { start: mut begin, end } = rows;
+        let mut last = Instant::now();
         while begin < end {
             if self.is_stopped() {
                 return false;
             }
-            let next = begin.saturating_add(step).min(end);
-            let start = Instant::now();
-            if !self.run_rows(k, begin..next) {
+            let step = self.step.load(Relaxed);
+            let piece = step.min(end - begin);
+            if !self.run_rows(k, begin..begin + piece) {
                 return false;
             }
-            if start.elapsed() < LOOK {
-                step = step.saturating_mul(4);
+            let now = Instant::now();
+            let took = now - last;
+            if took < LOOK && piece == step {
+                self.step.store(step.saturating_mul(4), Relaxed);
+            } else if took > 4 * LOOK {
+                self.step.store((piece / 4).max(self.align), Relaxed);
             }
-            begin = next;
+            (begin, last) = (begin + piece, now);
         }
         true
     }

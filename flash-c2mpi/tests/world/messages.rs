@@ -411,3 +411,80 @@ fn an_array_that_is_two_arguments_is_one() {
     }
     world.end();
 }
+
+/// Long messages that are received at once, later, by another thread, with a wildcard, after a look, or not at
+/// all: what arrives is what was sent, whichever thread runs the kernel.
+#[test]
+fn long_messages_are_received_in_any_way() {
+    const LEN: usize = 20_000;
+    let world = world();
+    let child = claim(&world, "INCREASE");
+    let buffer = world.create_buffer(child, float(), &[LEN as u64]).unwrap();
+    let kept = ComputeObj::new();
+    kept.add_scalar(float(), &1.0f32.to_ne_bytes()).unwrap();
+    world.add_buffer(&kept, buffer).unwrap();
+    let mut data = vec![0.0f32; LEN];
+    let (address, object) = (data.as_mut_ptr(), increase(1.0, &mut data));
+    let (mut own, mut in_buffer) = (0.0, 0.0);
+    let mut random = Random(3);
+    for round in 0..400 {
+        // Mostly at once, so that such messages come to be left to their receivers.
+        match random.below(24) {
+            0 => {
+                world.send(&kept, child, 0, 1).unwrap();
+                in_buffer += 1.0;
+                let mut found = vec![0.0f32; LEN];
+                unsafe { world.read_buffer(buffer, found.as_mut_ptr().cast(), LEN, float()).unwrap() };
+                assert_eq!((found[0], found[LEN - 1]), (in_buffer, in_buffer), "{round}");
+                receive(&world, &kept, 0, child, 1).unwrap();
+                continue;
+            }
+            1 => {
+                world.send(&kept, child, 0, 1).unwrap();
+                in_buffer += 1.0;
+                world.send(&object, child, 0, 0).unwrap();
+                receive(&world, &object, 0, child, 0).unwrap();
+                receive(&world, &kept, 0, child, 1).unwrap();
+            }
+            2 => {
+                world.send(&object, child, 1, 0).unwrap();
+                let receives = || receive(&world, &object, 1, child, 0).unwrap();
+                std::thread::scope(|scope| scope.spawn(receives).join().unwrap());
+            }
+            3 => {
+                world.send(&object, child, 0, 0).unwrap();
+                receive(&world, &object, 0, ANY_SOURCE, ANY_TAG).unwrap();
+            }
+            4 => {
+                world.send(&object, child, 0, 0).unwrap();
+                // A thread that only looks sees it end.
+                let looks = || world.probe_now(0, Wanted { child, tag: 0 }).unwrap().is_some();
+                std::thread::scope(|scope| scope.spawn(|| while !looks() {}).join().unwrap());
+                receive(&world, &object, 0, child, 0).unwrap();
+            }
+            5 => {
+                let posted = world.post(0, Wanted { child, tag: 0 }).unwrap();
+                world.send(&object, child, 0, 0).unwrap();
+                unsafe { posted.wait(&Target::Object(&object)).unwrap() };
+            }
+            6 => {
+                let other = claim(&world, "INCREASE");
+                for _ in 0..6 {
+                    world.send(&object, other, 0, 0).unwrap();
+                    receive(&world, &object, 0, other, 0).unwrap();
+                    own += 1.0;
+                }
+                world.send(&object, other, 0, 0).unwrap();
+                world.free(other).unwrap();
+                continue;
+            }
+            _ => {
+                world.send(&object, child, 0, 0).unwrap();
+                receive(&world, &object, 0, child, 0).unwrap();
+            }
+        }
+        own += 1.0;
+        assert_eq!(unsafe { (address.read(), address.add(LEN - 1).read()) }, (own, own), "{round}");
+    }
+    world.end();
+}

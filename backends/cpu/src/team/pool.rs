@@ -406,7 +406,7 @@ impl Shared {
     }
 
     /// The way in which a member waits for the next launch, and for the host's work: it spins, then yields
-    /// between polls, then gives up.
+    /// between polls, then gives up. While a launch without it goes on, it yields at once.
     fn linger<'a>(
         &'a self,
         member: &'a Member,
@@ -448,7 +448,8 @@ impl Shared {
                 if waited >= self.linger {
                     return false;
                 }
-                yielding = waited >= spin;
+                // A launch that has gone on for a microsecond without this member needs the cores.
+                yielding = waited >= spin || self.teams[member.team].turn.is_taken();
             }
             if yielding {
                 std::thread::yield_now();

@@ -38,6 +38,11 @@ impl Turn {
         self.busy.store(true, Ordering::Relaxed);
     }
 
+    /// True while a launch has the team.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
     /// Never waits: a nested launch would wait for the one it is part of.
     #[inline]
     pub(crate) fn try_take(&self) -> Option<MyTurn<'_>> {
