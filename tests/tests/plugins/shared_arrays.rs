@@ -8,6 +8,7 @@ use flash_core::kernel::{CpuItem, Index};
 use flash_core::memory::{AnyMemory, AnyType, Transfers};
 use flash_core::runtime::AnyArgument;
 use flash_core::{Error, FlashMemory, KernelDefinition, RuntimeObj, get_runtime, kernel};
+use flash_tests::Random;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -152,6 +153,53 @@ fn an_array_goes_to_an_agent_and_back_without_a_copy() {
     rt.submit(Step::of(&mut slice[..])).exec([N]).unwrap();
     assert_eq!(slice, stepped(vec![1; N]));
     assert_eq!(moved(&rt) - before, 2 * 8 * N as u64);
+}
+
+/// What an agent knows of an array outlasts writes of the host, until only others use it.
+#[test]
+fn the_host_and_two_agents_take_turns_in_any_order() {
+    if !is_within() {
+        const TEST: &str = "shared_arrays::the_host_and_two_agents_take_turns_in_any_order";
+        return assert_within(TEST, Some("3"), &[]);
+    }
+    const FEW: usize = 300;
+    let places = ["RANK:1", "RANK:2", "ALL_CPU", "RANK"].map(|key| get_runtime(key).unwrap());
+    let before = moved(&places[3]);
+    let mut random = Random(11);
+    for len in [FEW, N] {
+        let array: FlashMemory<u64> = (0..len as u64).collect();
+        let mut expected: Vec<u64> = (0..len as u64).collect();
+        // The same one mostly, as residences are for those.
+        let mut at = 0;
+        for round in 0..200 {
+            if random.below(6) == 0 {
+                at = random.below(places.len());
+            }
+            match random.below(5) {
+                0 => {
+                    let which = random.below(len);
+                    array.write().unwrap()[which] ^= 5;
+                    expected[which] ^= 5;
+                }
+                1 => {
+                    let which = random.below(len);
+                    assert_eq!(array.get(which).unwrap(), expected[which], "{round}");
+                }
+                2 => assert_eq!(*array.read().unwrap(), expected[..], "{round}"),
+                _ => {
+                    places[at].submit(Step::of(&array)).exec([len]).unwrap();
+                    expected = stepped(expected);
+                }
+            }
+        }
+        assert_eq!(*array.read().unwrap(), expected[..]);
+    }
+    assert_eq!(moved(&places[3]) - before, 0, "bytes that were copied");
+    let element = AnyType::new(&ElementType::of::<u64>()).unwrap();
+    let fixed = AnyMemory::fixed(element, &[N as u64]).unwrap();
+    assert!(places.iter().all(|rt| rt.devices().iter().all(|device| fixed.is_shared_with(device))));
+    let apart = get_runtime("TEST").unwrap();
+    assert!(apart.devices().iter().all(|device| !fixed.is_shared_with(device)));
 }
 
 /// Bytes of the world's file that are in memory.
