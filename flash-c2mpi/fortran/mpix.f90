@@ -390,6 +390,12 @@ module mpix
             integer(c_int) :: code
         end function
 
+        function mpix_barrier(comm) bind(c, name='MPIX_Barrier') result(code)
+            import
+            integer(c_int), value :: comm
+            integer(c_int) :: code
+        end function
+
         function mpix_bcast(buf, count, datatype, root, comm) bind(c, name='MPIX_Bcast') result(code)
             import
             type(c_ptr), value :: buf

@@ -587,8 +587,8 @@ int MPIX_ComputeObj_get_scalar(MPIX_ComputeObj obj,
 // nothing comes back. Arrays may be used again when the call returns, except those of `MPIX_Alloc_mem`,
 // which are the kernel's until the message is received.
 //
-// In a job of MPI `child` may be an ordinary rank, a process, to which elements are sent as MPI does; in a
-// communicator of their own, so that no other message of the program is one of them.
+// In a job of MPI `child` may be an ordinary rank, a process, to which elements or a compute object are sent
+// as MPI does; in communicators of their own, so that no other message of the program is one of them.
 //
 // Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_KERNEL` for arguments that do not fit the function;
 // `MPIX_ERR_IMPLEMENTATION` if nothing implements it for their types; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
@@ -603,9 +603,13 @@ int MPIX_Send(const void *buf,
               int tag,
               MPIX_Comm comm);
 
-// As `MPIX_Send`; the result goes to the parent rank `dest` instead.
+// As `MPIX_Send`; the result goes to the parent rank `dest` instead, which receives it from the child rank.
 //
-// Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank that is none.
+// In a job of MPI `dest` is an ordinary rank. Another process receives the result from this one's rank: as a
+// compute object if that was sent, else as the elements of the array that the function writes. The call does
+// not wait for the function, unless the program has asked MPI for `MPI_THREAD_FUNNELED` or less.
+//
+// Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank or an ordinary rank that is none.
 //
 // The caller's duty: As for `MPIX_Send`.
 int MPIX_SendFwd(const void *buf,
@@ -622,8 +626,10 @@ int MPIX_SendFwd(const void *buf,
 //
 // Into a compute object with the arguments that were sent, mostly that very one, the arrays are written that
 // the function writes; an empty one gets all arguments. Into an array, the one array that the function
-// writes. From a buffer, all of its elements. From an ordinary rank, what it has sent. `status` may be NULL.
-// `MPIX_ANY_SOURCE` is any child rank.
+// writes. From a buffer, all of its elements. `status` may be NULL.
+//
+// From an ordinary rank, elements that it has sent or forwarded into an array, a compute object into one.
+// `MPIX_ANY_SOURCE` is any child rank and, in a program with one parent rank, any ordinary one.
 //
 // Errors: what went wrong with the function: `MPIX_ERR_FAILED`, `MPIX_ERR_DEVICE`; `MPIX_ERR_GONE` if the
 // child rank is freed meanwhile; `MPIX_ERR_TYPE` and `MPIX_ERR_COUNT` if the message does not fit, which is
@@ -655,7 +661,8 @@ int MPIX_Isend(const void *buf,
                MPIX_Request *request);
 
 // As `MPIX_Recv`, which does not wait: the request gets the first message that fits, of those that no
-// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`.
+// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`. In a job of MPI, one from any source, or of
+// a compute object from an ordinary rank, takes what there is when it is waited for or tested.
 //
 // Errors: `MPIX_ERR_RANK`, also for a buffer; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
 // `MPIX_ERR_COUNT`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG`; `MPIX_ERR_NO_MEM`.
@@ -686,12 +693,16 @@ int MPIX_Test(MPIX_Request *request,
               int *flag,
               struct MPIX_Status *status);
 
-// Waits for a message, and says what it is, without receiving it.
+// Waits for a message, and says what it is, without receiving it. Of a compute object from an ordinary rank
+// `status` has more bytes than its arrays have.
 //
 // Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_GONE`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`.
 //
 // The caller's duty: `status` is NULL or a place for one.
-int MPIX_Probe(int child, int tag, MPIX_Comm comm, struct MPIX_Status *status);
+int MPIX_Probe(int child,
+               int tag,
+               MPIX_Comm comm,
+               struct MPIX_Status *status);
 
 // `flag` becomes 1 if there is a message whose function has finished, and `status` says what it is; else 0.
 //
@@ -729,14 +740,23 @@ int MPIX_Comm_create(const int *children,
 // The caller's duty: `comm` points to a communicator.
 int MPIX_Comm_free(MPIX_Comm *comm);
 
+// All ordinary ranks wait for each other.
+//
+// Errors: `MPIX_ERR_COMM` for another communicator than `MPIX_COMM_WORLD`; `MPIX_ERR_INIT`; `MPIX_ERR_OTHER`
+// with MPI's words.
+int MPIX_Barrier(MPIX_Comm comm);
+
 // Sends the same to each child rank of a communicator, as `MPIX_Send`. What they make of it is gathered or
 // reduced. `root` is the parent rank of this thread.
 //
-// Errors: as those of `MPIX_Send`, of the first that fails; the later ones get nothing then.
-// `MPIX_ERR_COMM`; `MPIX_ERR_RANK` for another root.
+// With `MPIX_COMM_WORLD`, the elements of the ordinary rank `root` go to all, as by MPI: this, and the calls
+// below, are made by all in the same order, each with as many elements of the same type.
 //
-// The caller's duty: As for `MPIX_Send`.
-int MPIX_Bcast(const void *buf,
+// Errors: as those of `MPIX_Send`, of the first that fails; the later ones get nothing then.
+// `MPIX_ERR_COMM`; `MPIX_ERR_RANK` for another root; `MPIX_ERR_OTHER` with MPI's words.
+//
+// The caller's duty: As for `MPIX_Send`; with `MPIX_COMM_WORLD`, there is room for the elements.
+int MPIX_Bcast(void *buf,
                int count,
                MPIX_Datatype datatype,
                int root,
@@ -746,15 +766,19 @@ int MPIX_Bcast(const void *buf,
 // 1 and `MPIX_COMPUTE_OBJ` one compute object each. `recvbuf` and what follows it are not used, as the root
 // is no member. `root` is the parent rank of this thread.
 //
+// With `MPIX_COMM_WORLD`, each ordinary rank gets its part of the elements of `root` at `recvbuf`, of which
+// `sendbuf` is used at `root` alone.
+//
 // Errors: as those of `MPIX_Bcast`.
 //
-// The caller's duty: There is a part for each child rank at `sendbuf`, each as for `MPIX_Send`.
+// The caller's duty: There is a part for each child rank at `sendbuf`, each as for `MPIX_Send`; with `MPIX_COMM_WORLD`, at
+// `root` a part for each, and room for one at `recvbuf`.
 int MPIX_Scatter(const void *sendbuf,
                  int sendcount,
                  MPIX_Datatype sendtype,
-                 void *_recvbuf,
-                 int _recvcount,
-                 MPIX_Datatype _recvtype,
+                 void *recvbuf,
+                 int recvcount,
+                 MPIX_Datatype recvtype,
                  int root,
                  MPIX_Comm comm);
 
@@ -763,13 +787,17 @@ int MPIX_Scatter(const void *sendbuf,
 // `sendbuf` and what follows it are not used, as the root is no member. `root` is the parent rank of this
 // thread.
 //
-// Errors: as those of `MPIX_Recv`, of the first that fails; all are received. `MPIX_ERR_COMM`;
-// `MPIX_ERR_RANK` for another root.
+// With `MPIX_COMM_WORLD`, the ordinary rank `root` gets the elements that each has at `sendbuf`, in the order
+// of their ranks. `recvbuf` is used at `root` alone.
 //
-// The caller's duty: There is room for what each child rank gives at `recvbuf`, each as for `MPIX_Recv`.
-int MPIX_Gather(const void *_sendbuf,
-                int _sendcount,
-                MPIX_Datatype _sendtype,
+// Errors: as those of `MPIX_Recv`, of the first that fails; all are received. `MPIX_ERR_COMM`;
+// `MPIX_ERR_RANK` for another root; `MPIX_ERR_OTHER` with MPI's words.
+//
+// The caller's duty: There is room for what each child rank gives at `recvbuf`, each as for `MPIX_Recv`; with `MPIX_COMM_WORLD`,
+// at `root` room for the elements of all, and at `sendbuf` those of one.
+int MPIX_Gather(const void *sendbuf,
+                int sendcount,
+                MPIX_Datatype sendtype,
                 void *recvbuf,
                 int recvcount,
                 MPIX_Datatype recvtype,
@@ -780,11 +808,16 @@ int MPIX_Gather(const void *_sendbuf,
 // each, and combines them: `op` is `MPIX_SUM`, `MPIX_PROD`, `MPIX_MIN` or `MPIX_MAX`. `sendbuf` is not used,
 // as the root is no member. `root` is the parent rank of this thread.
 //
+// With `MPIX_COMM_WORLD`, those that each ordinary rank has at `sendbuf`, always in the order of their ranks,
+// so that the same numbers give the same bits. `root` has memory for those of all meanwhile. `recvbuf` is used
+// at `root` alone.
+//
 // Errors: as those of `MPIX_Gather`; `MPIX_ERR_TYPE` for what are no numbers; `MPIX_ERR_ARG` for no
 // operation.
 //
-// The caller's duty: There is room for `count` elements at `recvbuf`.
-int MPIX_Reduce(const void *_sendbuf,
+// The caller's duty: There is room for `count` elements at `recvbuf`; with `MPIX_COMM_WORLD`, at `root`, and there are as many
+// at `sendbuf`.
+int MPIX_Reduce(const void *sendbuf,
                 void *recvbuf,
                 int count,
                 MPIX_Datatype datatype,

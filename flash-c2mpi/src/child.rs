@@ -11,9 +11,11 @@
 use crate::config::Strategy;
 use crate::deferred::{Deferred, begin_waiting};
 use crate::error::{Code, Error, Result};
+use crate::forward::{self, Forwarded};
 use crate::mailbox::Envelope;
 use crate::message::{Message, Outcome};
 use crate::object::{Array, ComputeObj, Contents, Item, Place, Shape};
+use crate::ranks::Ordinary;
 use crate::replicas::{Replica, Replicas};
 use crate::world::World;
 use flash_core::descriptor::{Access, View};
@@ -45,6 +47,15 @@ pub(crate) struct Child {
     /// Messages that were received; boxes, as mailboxes have them.
     #[allow(clippy::vec_box)]
     spare: Mutex<Vec<Box<Message>>>,
+}
+
+/// Where the result of a message goes.
+#[derive(Clone, Copy)]
+pub(crate) enum To {
+    /// A parent rank of this process.
+    Parent(u32),
+    /// Another process, as a compute object or as the elements of its one array.
+    Rank { to: Ordinary, is_object: bool },
 }
 
 /// What a device has to do.
@@ -223,11 +234,11 @@ impl Child {
         self.replicas.used().min_by_key(|(_, replica)| of(replica)).map_or(0, |(at, _)| at)
     }
 
-    /// Sends a message; its result is for a parent rank.
+    /// Sends a message.
     ///
     /// # Errors
     /// What is wrong with the arguments. That a kernel fails comes out where the message is received.
-    pub fn send(self: &Arc<Self>, contents: &Contents, to: u32, tag: i32) -> Result<()> {
+    pub fn send(self: &Arc<Self>, contents: &Contents, to: To, tag: i32) -> Result<()> {
         for owner in Message::state(contents) {
             if owner != self.id() {
                 let text = format!(
@@ -238,20 +249,32 @@ impl Child {
                 return Err(Error::new(Code::Rank, text));
             }
         }
-        let mailbox = self.world.mailbox(to)?;
+        let mailbox = match to {
+            To::Parent(to) => Some(self.world.mailbox(to)?),
+            To::Rank { .. } => None,
+        };
         begin_waiting();
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut message = spare.unwrap_or_default();
         let at = self.choose();
-        match self.run(&mut message, contents, at) {
+        match self.run(&mut message, contents, at, mailbox.is_some()) {
             Ok(()) => {
                 message.replica = at;
                 if let Some(replica) = self.replicas.get(at) {
                     replica.load.messages.fetch_add(1, Relaxed);
                 }
-                mailbox.put(Envelope { tag, from: self.clone(), message: Some(message) });
-                if self.is_freed() {
-                    mailbox.forget(self.id());
+                let envelope = Envelope { tag, from: self.clone(), message: Some(message) };
+                match (to, mailbox) {
+                    (To::Rank { to, is_object }, _) => {
+                        return forward::put(Forwarded { envelope, to, is_object });
+                    }
+                    (_, None) => {}
+                    (_, Some(mailbox)) => {
+                        mailbox.put(envelope);
+                        if self.is_freed() {
+                            mailbox.forget(self.id());
+                        }
+                    }
                 }
                 Ok(())
             }
@@ -262,7 +285,8 @@ impl Child {
         }
     }
 
-    fn run(&self, message: &mut Message, contents: &Contents, at: usize) -> Result<()> {
+    /// Runs or starts a message. `is_received`: this process receives it.
+    fn run(&self, message: &mut Message, contents: &Contents, at: usize, is_received: bool) -> Result<()> {
         let Some(replica) = self.replicas.get(at) else {
             message.fill(contents, &[], None, false)?;
             message.outcome = Outcome::Done(self.save(message));
@@ -280,11 +304,12 @@ impl Child {
             (Way::Started, _) => {
                 let pipeline = replica.pipeline(message)?;
                 // A device that works by itself had better begin.
-                message.outcome = match replica.runs_here && self.soon.load(Relaxed) >= IN_A_ROW {
+                let is_soon = is_received && self.soon.load(Relaxed) >= IN_A_ROW;
+                message.outcome = match is_soon && replica.runs_here {
                     true => Outcome::Deferred(Deferred::new(pipeline)),
                     false => Outcome::Running(pipeline.exec_async()),
                 };
-                message.sent = Some(Instant::now());
+                message.sent = is_received.then(Instant::now);
                 return Ok(());
             }
             (_, [kernel]) => match message.kernels().next() {

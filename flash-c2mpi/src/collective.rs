@@ -105,9 +105,13 @@ impl World {
 }
 
 /// Combines elements, as bytes: the first ones become the result.
-type Combine = fn(Operation, &mut [u8], &[u8]);
+pub(crate) type Combine = fn(Operation, &mut [u8], &[u8]);
 
-fn combiner(element: AnyType) -> Result<Combine> {
+/// How elements of a type are combined.
+///
+/// # Errors
+/// [`Code::Type`] for a type that is no number.
+pub(crate) fn combiner(element: AnyType) -> Result<Combine> {
     macro_rules! of {
         ($($type:ident $add:ident $mul:ident),*) => {
             match &*element.name {

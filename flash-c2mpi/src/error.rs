@@ -65,6 +65,37 @@ pub enum Code {
     Other = 21,
 }
 
+impl Code {
+    const ALL: [Code; 21] = [
+        Code::Init,
+        Code::Argument,
+        Code::Rank,
+        Code::Tag,
+        Code::Type,
+        Code::Count,
+        Code::Object,
+        Code::Request,
+        Code::Info,
+        Code::Comm,
+        Code::Config,
+        Code::Alias,
+        Code::Implementation,
+        Code::Kernel,
+        Code::Failed,
+        Code::Device,
+        Code::Memory,
+        Code::Busy,
+        Code::Gone,
+        Code::Panic,
+        Code::Other,
+    ];
+
+    /// The kind of this number.
+    pub(crate) fn of(number: u32) -> Option<Code> {
+        Code::ALL.into_iter().find(|code| *code as u32 == number)
+    }
+}
+
 impl Error {
     /// An error with its text.
     #[cold]

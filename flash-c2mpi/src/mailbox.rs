@@ -71,7 +71,7 @@ impl Wanted {
     }
 
     /// True if it may take one of several.
-    pub(crate) fn is_wild(&self) -> bool {
+    pub fn is_wild(&self) -> bool {
         self.child == ANY_SOURCE || self.tag == ANY_TAG
     }
 }
@@ -151,6 +151,13 @@ impl Mailbox {
         let mut queue = self.lock();
         let at = queue.find(wanted)?;
         queue.messages.remove(at)
+    }
+
+    /// Takes a message out that has finished, if there is one.
+    pub fn take_finished(&self, wanted: Wanted) -> Option<Envelope> {
+        let mut queue = self.lock();
+        let at = queue.find(wanted)?;
+        if queue.messages[at].is_finished() { queue.messages.remove(at) } else { None }
     }
 
     /// Waits for a message, and takes it out. `alive` says whether one may still come.

@@ -12,6 +12,7 @@
 
 use crate::deferred::Deferred;
 use crate::error::{Code, Error, Result};
+use crate::frame::{Elements, Frame};
 use crate::object::{Array, ComputeObj, Contents, Item, Place};
 use crate::replicas::Replica;
 use flash_core::Handle;
@@ -20,9 +21,12 @@ use flash_core::index::{Dim, DimList, IntoDims};
 use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::{AnyArgument, AnyArguments};
 use smallvec::SmallVec;
+use std::future::Future;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Context;
 use std::time::Instant;
 
 /// A run of a child rank.
@@ -326,6 +330,57 @@ impl Message {
         Ok(ComputeObj::of(Contents::new(self.items.clone(), arrays, Vec::new())))
     }
 
+    /// As [`is_finished`](Self::is_finished); if not, `context` is told when it is.
+    pub fn has_finished(&mut self, context: &mut Context<'_>) -> bool {
+        match &mut self.outcome {
+            Outcome::Running(handle) => Pin::new(handle).poll(context).is_ready(),
+            _ => self.is_finished(),
+        }
+    }
+
+    /// What its kernels made of its arguments as a frame, by which another process receives it.
+    pub fn frame(&self) -> Result<Vec<u8>> {
+        let read = self.arrays.iter().map(|sent| sent.memory.read(sent.range()));
+        let read: Vec<_> = read.collect::<Result<_, _>>()?;
+        let arrays = self.arrays.iter().zip(&read).map(|(sent, bytes)| Elements {
+            element: sent.of.element,
+            shape: sent.of.shape.clone(),
+            written: sent.written,
+            bytes,
+        });
+        Frame { is_sent: false, items: self.items.clone(), arrays: arrays.collect() }.write()
+    }
+
+    /// The arguments that a frame of another process has.
+    pub fn of_frame(frame: Frame<'_>) -> Result<Message> {
+        let arrays = frame.arrays.into_iter().map(|array| {
+            let memory = AnyMemory::copied(array.element, &array.shape, array.bytes)?;
+            let of =
+                Array { element: array.element, shape: array.shape, place: Place::Owned(memory.clone()) };
+            let written = array.written || frame.is_sent;
+            Ok(Sent {
+                memory,
+                range: None,
+                staged: false,
+                of,
+                read: false,
+                written,
+                in_place: false,
+                original: None,
+                seen: 0,
+            })
+        });
+        Ok(Message { items: frame.items, arrays: arrays.collect::<Result<_>>()?, ..Message::default() })
+    }
+
+    /// Its scalars, with their positions.
+    pub fn scalars(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.items.iter().enumerate().filter_map(|(position, item)| match item {
+            Item::Scalar(_, bytes) => Some((position, &bytes[..])),
+            Item::Array(_) => None,
+        })
+    }
+
     /// The failsafe has it: all arrays count as written.
     pub fn all_written(&mut self) {
         self.arrays.iter_mut().for_each(|sent| sent.written = true);
@@ -464,16 +519,30 @@ impl Message {
         Contents::new(self.items.clone(), arrays.collect(), Vec::new())
     }
 
+    /// The one array that its kernel wrote.
+    fn written_array(&self) -> Result<&Sent> {
+        let mut written = self.arrays.iter().filter(|sent| sent.written);
+        match (written.next(), written.next()) {
+            (Some(sent), None) => Ok(sent),
+            _ => {
+                let text = format!(
+                    "expected a message with one array that its kernel writes, found {}: receive it into a compute object",
+                    self.arrays.iter().filter(|sent| sent.written).count()
+                );
+                Err(Error::new(Code::Type, text))
+            }
+        }
+    }
+
+    /// The bytes of the one array that its kernel wrote.
+    pub fn elements(&self) -> Result<Vec<u8>> {
+        let sent = self.written_array()?;
+        Ok(sent.memory.read(sent.range())?.to_vec())
+    }
+
     /// Writes the one array that its kernel wrote.
     fn write_array(&self, data: *mut u8, count: usize, element: AnyType) -> Result<u64> {
-        let mut written = self.arrays.iter().filter(|sent| sent.written);
-        let (Some(sent), None) = (written.next(), written.next()) else {
-            let text = format!(
-                "expected a message with one array that its kernel writes, found {}: receive it into a compute object",
-                self.arrays.iter().filter(|sent| sent.written).count()
-            );
-            return Err(Error::new(Code::Type, text));
-        };
+        let sent = self.written_array()?;
         let is_bytes = element.name == "u8";
         if sent.of.element != element && !is_bytes {
             let text = format!(

@@ -10,6 +10,7 @@
 //! waits for none.
 
 use crate::error::{Code, Error, Result};
+use crate::frame::{Elements, Frame};
 use crate::unified::{self, Unified};
 use flash_core::index::Dim;
 use flash_core::memory::{AnyMemory, AnyType};
@@ -268,6 +269,32 @@ impl ComputeObj {
             contents.dimensions[kernel] = ranges.iter().map(dimension).collect();
             Ok(())
         })
+    }
+
+    /// Its frame, by which another process receives it.
+    pub(crate) fn frame(&self) -> Result<Vec<u8>> {
+        let contents = self.read()?;
+        let guards = contents.arrays.iter().map(|array| match &array.place {
+            Place::External(_) => Ok(None),
+            Place::Unified(memory, range) => memory.read(range.clone().unwrap_or(0..memory.len())).map(Some),
+            Place::Internal { memory, .. } | Place::Owned(memory) => memory.read(0..memory.len()).map(Some),
+        });
+        let guards: Vec<_> = guards.collect::<Result<_, _>>()?;
+        let arrays = contents.arrays.iter().zip(&guards).map(|(array, guard)| Elements {
+            element: array.element,
+            shape: array.shape.clone(),
+            written: true,
+            bytes: match (guard, &array.place) {
+                (Some(guard), _) => guard,
+                (None, Place::External(address)) if array.bytes() > 0 => {
+                    let from: *const u8 = std::ptr::with_exposed_provenance(*address);
+                    // SAFETY: the caller of `add_array` vouches for that many bytes.
+                    unsafe { std::slice::from_raw_parts(from, array.bytes()) }
+                }
+                _ => &[],
+            },
+        });
+        Frame { is_sent: true, items: contents.items.clone(), arrays: arrays.collect() }.write()
     }
 
     /// An argument. What devices have of an array comes to the host first.

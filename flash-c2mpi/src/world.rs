@@ -4,13 +4,15 @@
 //! them, which frees what is left of them when it ends.
 
 use crate::attributes::{Attribute, Attributes, Overrides};
-use crate::child::{Child, Failsafe, Load, Timing};
+use crate::child::{Child, Failsafe, Load, Timing, To};
 use crate::config::{Config, Function, Platform, Strategy};
 use crate::deferred::begin_waiting;
 use crate::error::{Code, Error, Result};
+use crate::forward;
+use crate::frame::Frame;
 use crate::functions;
 use crate::mailbox::{self, ANY_SOURCE, ANY_TAG, Envelope, Mailbox, Ticket, Wanted};
-use crate::message::{self, Into};
+use crate::message::{self, Into, Message};
 use crate::object::ComputeObj;
 use crate::replicas::{Replica, Replicas};
 use crate::table::{Kind, Table};
@@ -113,6 +115,7 @@ impl World {
     /// Frees all that is left, and ends what waits for messages.
     pub fn end(&self) {
         begin_waiting();
+        forward::finish();
         self.ended.store(true, Relaxed);
         let left = std::mem::take(&mut *lock(&self.alive));
         for id in left {
@@ -420,7 +423,7 @@ impl World {
     /// [`Code::Rank`] for a child or parent rank that is none; [`Code::Tag`]; [`Code::Kernel`] for arguments
     /// that do not fit; [`Code::Busy`].
     pub fn send(&self, object: &ComputeObj, child: i32, to: u32, tag: i32) -> Result<()> {
-        send(object, &self.child(child)?, to, tag)
+        send(object, &self.child(child)?, To::Parent(to), tag)
     }
 
     /// Sends one array, or one scalar, to a child rank whose kernel takes that and writes one array.
@@ -432,9 +435,24 @@ impl World {
     /// There are that many elements at the address.
     pub unsafe fn send_array(
         &self,
-        (data, count, element): (*const u8, usize, AnyType),
+        elements: (*const u8, usize, AnyType),
         child: i32,
         to: u32,
+        tag: i32,
+    ) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.send_array_to(elements, child, To::Parent(to), tag) }
+    }
+
+    /// The same, wherever the result goes.
+    ///
+    /// # Safety
+    /// As for [`send_array`](Self::send_array).
+    pub(crate) unsafe fn send_array_to(
+        &self,
+        (data, count, element): (*const u8, usize, AnyType),
+        child: i32,
+        to: To,
         tag: i32,
     ) -> Result<()> {
         check_tag(tag)?;
@@ -527,6 +545,28 @@ impl World {
         self.mailbox(parent)?.probe(wanted, || self.is_alive(source.as_ref()), status_of)
     }
 
+    /// Receives a message that has finished, if there is one.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    ///
+    /// # Safety
+    /// As for [`receive`](Self::receive).
+    pub unsafe fn receive_now(
+        &self,
+        target: &Target<'_>,
+        parent: u32,
+        wanted: Wanted,
+    ) -> Result<Option<Status>> {
+        let source = self.source(wanted)?;
+        begin_waiting();
+        match self.mailbox(parent)?.take_finished(wanted) {
+            Some(envelope) => deliver(envelope, target).map(Some),
+            None if self.is_alive(source.as_ref()) => Ok(None),
+            None => Err(mailbox::gone(wanted)),
+        }
+    }
+
     /// Says what a message is that has finished, if there is one.
     ///
     /// # Errors
@@ -610,8 +650,8 @@ pub(crate) fn child(id: i32) -> Result<Arc<Child>> {
     CHILDREN.get(id)
 }
 
-/// Sends a compute object to a child rank; the result is for a parent rank.
-pub(crate) fn send(object: &ComputeObj, child: &Arc<Child>, to: u32, tag: i32) -> Result<()> {
+/// Sends a compute object to a child rank.
+pub(crate) fn send(object: &ComputeObj, child: &Arc<Child>, to: To, tag: i32) -> Result<()> {
     check_tag(tag)?;
     let contents = object.read()?;
     child.send(&contents, to, tag)
@@ -623,20 +663,43 @@ fn deliver(mut envelope: Envelope, target: &Target<'_>) -> Result<Status> {
     let Some(message) = message.as_mut() else {
         return Ok(Status { source, tag, bytes: 0 });
     };
-    child.outcome(message).inspect_err(|_| message.discard())?;
     let into = match target {
         Target::Object(object) => Into::Object(object),
         Target::Array(data, count, element) => Into::Array(*data, *count, *element),
     };
+    let bytes = finished(child, message, |message| message.deliver(&into, child.replica_of(message)))?;
+    Ok(Status { source, tag, bytes })
+}
+
+/// Waits for the end of a message, and gives what `take` takes of what its function has made.
+pub(crate) fn finished<R>(
+    child: &Child,
+    message: &mut Message,
+    mut take: impl FnMut(&mut Message) -> Result<R>,
+) -> Result<R> {
+    child.outcome(message).inspect_err(|_| message.discard())?;
     loop {
-        match message.deliver(&into, child.replica_of(message)) {
-            Ok(bytes) => return Ok(Status { source, tag, bytes }),
+        match take(message) {
             Err(error) if child.has_lost(message, &error) => {
                 child.run_again(message, error).inspect_err(|_| message.discard())?;
             }
-            Err(error) => return Err(error),
+            taken => return taken,
         }
     }
+}
+
+/// Writes what another process has sent as a compute object.
+///
+/// # Errors
+/// What went wrong with the function that should have made it; [`Code::Type`], [`Code::Count`] and others if it
+/// does not fit.
+pub(crate) fn deliver_frame(frame: Frame<'_>, object: &ComputeObj) -> Result<u64> {
+    let is_sent = frame.is_sent;
+    let mut message = Message::of_frame(frame)?;
+    if is_sent && !object.is_empty()? {
+        message.scalars().try_for_each(|(position, bytes)| object.set_scalar(position, bytes))?;
+    }
+    message.deliver(&Into::Object(object), None)
 }
 
 pub(crate) fn check_tag(tag: i32) -> Result<()> {

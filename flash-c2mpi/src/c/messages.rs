@@ -4,15 +4,18 @@ use super::calls::{check_comm, parent};
 use super::status::call;
 use super::types::*;
 use super::{id_of, null, object, place, world};
-use crate::child::Child;
+use crate::child::{Child, To};
 use crate::collective::TAG;
 use crate::error::{Code, Error, Result};
-use crate::mailbox::Wanted;
+use crate::forward;
+use crate::frame::Frame;
+use crate::mailbox::{ANY_SOURCE, Wanted};
 use crate::object::ComputeObj;
-use crate::ranks::{self, Going, Ordinary};
+use crate::ranks::{self, Going, Ordinary, Source};
 use crate::table::{Kind, Table};
-use crate::world::{self, Receive, Status, Target};
+use crate::world::{self, Receive, Status, Target, World};
 use flash_core::memory::AnyType;
+use flash_net_mpi::until;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +27,47 @@ enum Request {
     Receive(Receive, Place),
     /// To or from an ordinary rank, until it is over.
     Ordinary(Mutex<Option<Going>>),
+    /// From ordinary ranks, which is looked for when it is asked for.
+    FromRanks(FromRanks),
+}
+
+/// A receive from any source, or of a compute object from an ordinary rank.
+struct FromRanks {
+    source: Source,
+    tag: c_int,
+    parent: u32,
+    to: Place,
+}
+
+impl FromRanks {
+    /// Receives, if there is something.
+    ///
+    /// # Safety
+    /// As for `MPIX_Recv`.
+    unsafe fn now(&self) -> Result<Option<Status>> {
+        if self.source.is_any() {
+            let wanted = Wanted { child: ANY_SOURCE, tag: self.tag };
+            // SAFETY: the caller vouches.
+            let received = unsafe { world()?.receive_now(&self.to.target(), self.parent, wanted)? };
+            if received.is_some() {
+                return Ok(received);
+            }
+        }
+        match &self.to {
+            Place::Array(at, count, element) => {
+                let into = std::ptr::with_exposed_provenance_mut(*at);
+                // SAFETY: the caller vouches.
+                unsafe { self.source.receive_now(into, count * element.size, self.tag) }
+            }
+            Place::Object(object) => {
+                let Some((bytes, status)) = self.source.receive_object_now(self.tag)? else {
+                    return Ok(None);
+                };
+                let bytes = world::deliver_frame(Frame::read(&bytes, known)?, object)?;
+                Ok(Some(Status { bytes, ..status }))
+            }
+        }
+    }
 }
 
 /// Where a receive puts what it gets.
@@ -59,45 +103,73 @@ impl Place {
 /// What a call sends, or where it receives: elements, how many, and of which type.
 type Elements = (*const c_void, c_int, MPIX_Datatype);
 
-/// The ordinary rank that a number is, and the bytes of what goes there or comes from there; `None`: it is
-/// none.
+/// The bytes of elements that go to or come from an ordinary rank.
 #[inline]
-fn ordinary((buf, count, datatype): Elements, number: c_int) -> Result<Option<(Ordinary, usize)>> {
+fn bytes_of((buf, count, datatype): Elements) -> Result<usize> {
+    let (element, count) = elements(buf, count, datatype)?;
+    Ok(count * element.size)
+}
+
+/// The ordinary rank that a number is; `None`: it is none.
+#[inline]
+fn ordinary(number: c_int) -> Result<Option<Ordinary>> {
     if Kind::of(number).is_some() {
         return Ok(None);
     }
     world()?;
-    let Some(rank) = ranks::of(number)? else { return Ok(None) };
-    if datatype == COMPUTE_OBJ {
-        return Err(Error::new(
-            Code::Type,
-            "expected elements for an ordinary rank, found a compute object: only child ranks take one",
-        ));
-    }
-    let (element, count) = elements(buf, count, datatype)?;
-    Ok(Some((rank, count * element.size)))
+    ranks::of(number)
 }
 
 /// Begins to send to a number that is an ordinary rank; `None`: it is none.
 ///
 /// # Safety
-/// The elements are there, and are not written until the transfer is over.
+/// It is a compute object if the type says so, else the elements are there, and are not written until the
+/// message is over.
 #[inline]
 unsafe fn send_to_rank(what: Elements, number: c_int, tag: c_int) -> Result<Option<Going>> {
-    let Some((rank, bytes)) = ordinary(what, number)? else { return Ok(None) };
+    let Some(rank) = ordinary(number)? else { return Ok(None) };
+    forward::come_after(rank, tag, what.2 == COMPUTE_OBJ);
+    if what.2 == COMPUTE_OBJ {
+        one(what.1)?;
+        return rank.send_object(object(what.0.cast_mut().cast())?.frame()?, tag).map(Some);
+    }
     // SAFETY: the caller vouches.
-    unsafe { rank.send(what.0.cast(), bytes, tag) }.map(Some)
+    unsafe { rank.send(what.0.cast(), bytes_of(what)?, tag) }.map(Some)
 }
 
-/// Begins to receive from a number that is an ordinary rank; `None`: it is none.
+/// Begins to receive elements from a number that is an ordinary rank; `None`: it is none, or it is a compute
+/// object.
 ///
 /// # Safety
-/// There is room for the elements, which nothing else uses until the transfer is over.
+/// There is room for the elements, which nothing else uses until the message is over.
 #[inline]
 unsafe fn receive_of_rank(to: Elements, number: c_int, tag: c_int) -> Result<Option<Going>> {
-    let Some((rank, bytes)) = ordinary(to, number)? else { return Ok(None) };
+    let Some(rank) = ordinary(number)?.filter(|_| to.2 != COMPUTE_OBJ) else { return Ok(None) };
     // SAFETY: the caller vouches.
-    unsafe { rank.receive(to.0.cast_mut().cast(), bytes, tag) }.map(Some)
+    unsafe { rank.receive(to.0.cast_mut().cast(), bytes_of(to)?, tag) }.map(Some)
+}
+
+/// The ordinary ranks that a receive or a probe looks at; `None`: child ranks alone. Of a program with
+/// several parent ranks, any source is any child rank.
+fn ranks_of(number: c_int) -> Result<Option<Source>> {
+    if Kind::of(number).is_some() {
+        return Ok(None);
+    }
+    let is_alone = world()?.parents() == 1;
+    Ok(ranks::source(number)?.filter(|source| is_alone || !source.is_any()))
+}
+
+/// Where `MPIX_SendFwd` sends a result.
+fn forwarded(dest: c_int, datatype: MPIX_Datatype) -> Result<To> {
+    let parent = To::Parent(u32::try_from(dest).unwrap_or(u32::MAX));
+    if ranks::joined().is_none() || world()?.parents() > 1 {
+        return Ok(parent);
+    }
+    match ranks::of(dest)? {
+        Some(to) if to.is_here() => Ok(To::Parent(0)),
+        Some(to) => Ok(To::Rank { to, is_object: datatype == COMPUTE_OBJ }),
+        None => Ok(parent),
+    }
 }
 
 fn one(count: c_int) -> Result<()> {
@@ -167,7 +239,7 @@ unsafe fn tell(status: *mut MPIX_Status, Status { source, tag, bytes }: Status) 
 #[inline]
 pub(super) unsafe fn send(
     (buf, count, datatype): (*const c_void, c_int, MPIX_Datatype),
-    (child, to): (c_int, u32),
+    (child, to): (c_int, To),
     tag: c_int,
 ) -> Result<()> {
     if datatype == COMPUTE_OBJ {
@@ -182,7 +254,7 @@ pub(super) unsafe fn send(
     unsafe {
         match Kind::of(child) {
             Some(Kind::Buffer) => world.write_buffer(child, buf.cast(), count, element),
-            _ => world.send_array((buf.cast(), count, element), child, to, tag),
+            _ => world.send_array_to((buf.cast(), count, element), child, to, tag),
         }
     }
 }
@@ -195,8 +267,8 @@ pub(super) unsafe fn send(
 /// nothing comes back. Arrays may be used again when the call returns, except those of `MPIX_Alloc_mem`,
 /// which are the kernel's until the message is received.
 ///
-/// In a job of MPI `child` may be an ordinary rank, a process, to which elements are sent as MPI does; in a
-/// communicator of their own, so that no other message of the program is one of them.
+/// In a job of MPI `child` may be an ordinary rank, a process, to which elements or a compute object are sent
+/// as MPI does; in communicators of their own, so that no other message of the program is one of them.
 ///
 /// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_KERNEL` for arguments that do not fit the function;
 /// `MPIX_ERR_IMPLEMENTATION` if nothing implements it for their types; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
@@ -221,14 +293,18 @@ pub unsafe extern "C" fn MPIX_Send(
             if let Some(going) = send_to_rank((buf, count, datatype), child, tag)? {
                 return going.wait().map(drop);
             }
-            send((buf, count, datatype), (child, parent()), tag)
+            send((buf, count, datatype), (child, To::Parent(parent())), tag)
         }
     })
 }
 
-/// As `MPIX_Send`; the result goes to the parent rank `dest` instead.
+/// As `MPIX_Send`; the result goes to the parent rank `dest` instead, which receives it from the child rank.
 ///
-/// Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank that is none.
+/// In a job of MPI `dest` is an ordinary rank. Another process receives the result from this one's rank: as a
+/// compute object if that was sent, else as the elements of the array that the function writes. The call does
+/// not wait for the function, unless the program has asked MPI for `MPI_THREAD_FUNNELED` or less.
+///
+/// Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank or an ordinary rank that is none.
 ///
 /// # Safety
 /// As for `MPIX_Send`.
@@ -242,11 +318,14 @@ pub unsafe extern "C" fn MPIX_SendFwd(
     tag: c_int,
     comm: MPIX_Comm,
 ) -> c_int {
-    let dest = u32::try_from(dest).unwrap_or(u32::MAX);
     call(|| {
         check(tag, comm)?;
+        let to = forwarded(dest, datatype)?;
+        if let (To::Rank { .. }, Some(Kind::Buffer)) = (to, Kind::of(child)) {
+            return Err(Error::new(Code::Rank, "expected a child rank, found a buffer, which sends nothing"));
+        }
         // SAFETY: the caller vouches.
-        unsafe { send((buf, count, datatype), (child, dest), tag) }
+        unsafe { send((buf, count, datatype), (child, to), tag) }
     })
 }
 
@@ -256,8 +335,10 @@ pub unsafe extern "C" fn MPIX_SendFwd(
 ///
 /// Into a compute object with the arguments that were sent, mostly that very one, the arrays are written that
 /// the function writes; an empty one gets all arguments. Into an array, the one array that the function
-/// writes. From a buffer, all of its elements. From an ordinary rank, what it has sent. `status` may be NULL.
-/// `MPIX_ANY_SOURCE` is any child rank.
+/// writes. From a buffer, all of its elements. `status` may be NULL.
+///
+/// From an ordinary rank, elements that it has sent or forwarded into an array, a compute object into one.
+/// `MPIX_ANY_SOURCE` is any child rank and, in a program with one parent rank, any ordinary one.
 ///
 /// Errors: what went wrong with the function: `MPIX_ERR_FAILED`, `MPIX_ERR_DEVICE`; `MPIX_ERR_GONE` if the
 /// child rank is freed meanwhile; `MPIX_ERR_TYPE` and `MPIX_ERR_COUNT` if the message does not fit, which is
@@ -287,6 +368,12 @@ pub unsafe extern "C" fn MPIX_Recv(
             }
         }
         let to = Place::new(buf, count, datatype)?;
+        if let Some(source) = ranks_of(child)? {
+            let receive = FromRanks { source, tag, parent: parent(), to };
+            // SAFETY: the caller vouches.
+            unsafe { tell(status, until(|| receive.now())?) };
+            return Ok(());
+        }
         if Kind::of(child) == Some(Kind::Child) {
             // It knows the world.
             let source = begun(world::child(child))?;
@@ -337,7 +424,7 @@ pub unsafe extern "C" fn MPIX_Isend(
             let sent = match send_to_rank((buf, count, datatype), child, tag)? {
                 Some(going) => Request::Ordinary(Mutex::new(Some(going))),
                 None => {
-                    send((buf, count, datatype), (child, parent()), tag)?;
+                    send((buf, count, datatype), (child, To::Parent(parent())), tag)?;
                     Request::Sent(Status { source: child, tag, bytes: 0 })
                 }
             };
@@ -348,7 +435,8 @@ pub unsafe extern "C" fn MPIX_Isend(
 }
 
 /// As `MPIX_Recv`, which does not wait: the request gets the first message that fits, of those that no
-/// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`.
+/// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`. In a job of MPI, one from any source, or of
+/// a compute object from an ordinary rank, takes what there is when it is waited for or tested.
 ///
 /// Errors: `MPIX_ERR_RANK`, also for a buffer; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
 /// `MPIX_ERR_COUNT`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG`; `MPIX_ERR_NO_MEM`.
@@ -373,8 +461,11 @@ pub unsafe extern "C" fn MPIX_Irecv(
         let posted = match unsafe { receive_of_rank((buf, count, datatype), child, tag)? } {
             Some(going) => Request::Ordinary(Mutex::new(Some(going))),
             None => {
-                let to = Place::new(buf, count, datatype)?;
-                Request::Receive(world()?.post(parent(), Wanted { child, tag })?, to)
+                let (to, parent) = (Place::new(buf, count, datatype)?, parent());
+                match ranks_of(child)? {
+                    Some(source) => Request::FromRanks(FromRanks { source, tag, parent, to }),
+                    None => Request::Receive(world()?.post(parent, Wanted { child, tag })?, to),
+                }
             }
         };
         let id = REQUESTS.insert(Arc::new(posted))?;
@@ -412,6 +503,7 @@ pub unsafe extern "C" fn MPIX_Wait(request: *mut MPIX_Request, status: *mut MPIX
                     Some(going) => going.wait()?,
                     None => Status::default(),
                 },
+                Request::FromRanks(receive) => until(|| receive.now())?,
             };
             tell(status, done);
         }
@@ -444,6 +536,8 @@ pub unsafe extern "C" fn MPIX_Test(
             Request::Sent(status) => Ok(Some(*status)),
             // SAFETY: the caller vouches.
             Request::Receive(receive, to) => unsafe { receive.test(&to.target()) },
+            // SAFETY: the caller vouches.
+            Request::FromRanks(receive) => unsafe { receive.now() },
             Request::Ordinary(going) => {
                 let mut going = taken(going);
                 let done = going.as_mut().map_or(Ok(Some(Status::default())), Going::test);
@@ -465,7 +559,19 @@ pub unsafe extern "C" fn MPIX_Test(
     })
 }
 
-/// Waits for a message, and says what it is, without receiving it.
+/// What there is from ordinary ranks, and of any source from child ranks.
+fn probe_now(world: &World, source: Source, tag: c_int) -> Result<Option<Status>> {
+    if source.is_any() {
+        let found = world.probe_now(parent(), Wanted { child: ANY_SOURCE, tag })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    source.probe_now(tag)
+}
+
+/// Waits for a message, and says what it is, without receiving it. Of a compute object from an ordinary rank
+/// `status` has more bytes than its arrays have.
 ///
 /// Errors: `MPIX_ERR_RANK`; `MPIX_ERR_TAG`; `MPIX_ERR_GONE`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`.
 ///
@@ -481,8 +587,8 @@ pub unsafe extern "C" fn MPIX_Probe(
     call(|| {
         check_comm(comm)?;
         let world = world()?;
-        let found = match ranks::of(child)? {
-            Some(rank) => rank.probe(tag)?,
+        let found = match ranks_of(child)? {
+            Some(source) => until(|| probe_now(&world, source, tag))?,
             None => world.probe(parent(), Wanted { child, tag })?,
         };
         // SAFETY: the caller vouches.
@@ -510,8 +616,8 @@ pub unsafe extern "C" fn MPIX_Iprobe(
         // SAFETY: the caller vouches.
         let flag = unsafe { place(flag, "flag")? };
         let world = world()?;
-        let found = match ranks::of(child)? {
-            Some(rank) => rank.probe_now(tag)?,
+        let found = match ranks_of(child)? {
+            Some(source) => probe_now(&world, source, tag)?,
             None => world.probe_now(parent(), Wanted { child, tag })?,
         };
         *flag = c_int::from(found.is_some());

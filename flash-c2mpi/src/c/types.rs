@@ -153,6 +153,13 @@ pub(super) fn type_of(datatype: MPIX_Datatype) -> Result<AnyType> {
     }
 }
 
+/// The type with these facts, if it is one of numbers, or the program has created or seen it.
+pub(super) fn known(name: &str, size: usize, align: usize) -> Option<AnyType> {
+    let is_it = |of: &&AnyType| of.name == name && of.size == size && of.align == align;
+    let number = numbers().iter().find(is_it).copied();
+    number.or_else(|| OF_PROGRAM.lock().unwrap_or_else(PoisonError::into_inner).iter().find(is_it).copied())
+}
+
 /// The number of a type, which it gets now if it has none.
 pub(super) fn number_of(element: AnyType) -> MPIX_Datatype {
     if let Some(at) = numbers().iter().position(|number| *number == element) {

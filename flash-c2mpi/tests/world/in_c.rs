@@ -296,7 +296,7 @@ fn a_communicator_takes_one_call_for_all_of_its_child_ranks() {
         };
         let mut three = comm(&[(); 3].map(|()| claim(c"DOUBLE")));
         let given: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-        let at: *const c_void = given.as_ptr().cast();
+        let at: *mut c_void = given.as_ptr().cast_mut().cast();
         let mut got = [0.0f32; 6];
         let to: *mut c_void = got.as_mut_ptr().cast();
         unsafe {
@@ -321,7 +321,23 @@ fn a_communicator_takes_one_call_for_all_of_its_child_ranks() {
             );
             fails(MPIX_Reduce(null(), to, 2, FLOAT, 9, 0, three), ERR_ARG, &["found 9"]);
             fails(MPIX_Bcast(at, 2, FLOAT, 1, three), ERR_RANK, &["as root, found 1"]);
-            fails(MPIX_Bcast(at, 2, FLOAT, 0, COMM_WORLD), ERR_COMM, &[]);
+            // Without other processes all is its own.
+            ok(MPIX_Barrier(COMM_WORLD));
+            ok(MPIX_Bcast(at, 2, FLOAT, 0, COMM_WORLD));
+            for take in [MPIX_Gather, MPIX_Scatter] {
+                got = [0.0; 6];
+                ok(take(at, 6, FLOAT, to, 6, FLOAT, 0, COMM_WORLD));
+                assert_eq!(got, given);
+                fails(take(at, 6, FLOAT, to, 5, FLOAT, 0, COMM_WORLD), ERR_COUNT, &["as many bytes"]);
+                fails(take(at, 6, FLOAT, to, 6, FLOAT, 1, COMM_WORLD), ERR_RANK, &["a root from 0 to 0"]);
+                fails(take(at, 1, COMPUTE_OBJ, to, 1, COMPUTE_OBJ, 0, COMM_WORLD), ERR_TYPE, &["elements"]);
+            }
+            got = [0.0; 6];
+            ok(MPIX_Reduce(at, to, 6, FLOAT, PROD, 0, COMM_WORLD));
+            assert_eq!(got, given);
+            fails(MPIX_Reduce(at, null_mut(), 6, FLOAT, PROD, 0, COMM_WORLD), ERR_ARG, &["NULL"]);
+            fails(MPIX_Barrier(three), ERR_COMM, &["MPIX_COMM_WORLD"]);
+            fails(MPIX_Barrier(77), ERR_COMM, &["found 77"]);
             fails(MPIX_Comm_create(null(), 0, &mut 0), ERR_COMM, &["at least one"]);
             // Nothing of it is left, and its tag is not for others.
             let mut flag = 1;

@@ -31,8 +31,8 @@ mod transport;
 
 pub use find::{Launched, RANK_VARIABLES, launched, library};
 pub use launch::{Host, Hosts, Launcher, Start};
-pub use library::{Family, MPICH_HANDLES, Mpi, Numbers, STANDARD_HANDLES};
-pub use ordinary::{Arrival, Ranks, Transfer, TransferError, is_equal};
+pub use library::{Channel, Family, MPICH_HANDLES, Mpi, Numbers, STANDARD_HANDLES};
+pub use ordinary::{Arrival, Ranks, Transfer, TransferError, is_equal, until};
 pub use transport::{Joining, MpiTransport};
 
 /// Why there is no MPI: expected, found, what to do.

@@ -210,6 +210,10 @@ functions! {
     test = "MPI_Test" (*mut H, *mut c_int, *mut Status);
     iprobe = "MPI_Iprobe" (c_int, c_int, H, *mut c_int, *mut Status);
     get_count = "MPI_Get_count" (*const Status, H, *mut c_int);
+    ibarrier = "MPI_Ibarrier" (H, *mut H);
+    ibcast = "MPI_Ibcast" (*mut c_void, c_int, H, c_int, H, *mut H);
+    igather = "MPI_Igather" (*const c_void, c_int, H, *mut c_void, c_int, H, c_int, H, *mut H);
+    iscatter = "MPI_Iscatter" (*const c_void, c_int, H, *mut c_void, c_int, H, c_int, H, *mut H);
 }
 
 /// The functions, whatever the handles are. Each returns the library's code, 0 for success.
@@ -238,6 +242,20 @@ trait Functions: Send + Sync {
     unsafe fn test(&self, at: &mut Request, done: &mut c_int, status: &mut Status) -> c_int;
     unsafe fn iprobe(&self, from: (Comm, c_int, c_int), found: &mut c_int, status: &mut Status) -> c_int;
     unsafe fn bytes(&self, status: &Status, bytes: &mut c_int) -> c_int;
+    unsafe fn collective(&self, what: Collective, on: Comm, at: &mut Request) -> c_int;
+}
+
+/// What all processes of a communicator do together, with as many bytes of each.
+#[derive(Clone, Copy)]
+pub(crate) enum Collective {
+    /// They wait for each other.
+    Barrier,
+    /// The root's bytes go to all.
+    Broadcast { data: *mut u8, bytes: c_int, root: c_int },
+    /// The root gets the bytes of all, in the order of their ranks.
+    Gather { from: *const u8, bytes: c_int, into: *mut u8, root: c_int },
+    /// Each gets its part of the root's bytes.
+    Scatter { from: *const u8, into: *mut u8, bytes: c_int, root: c_int },
 }
 
 impl<H: Handle> Functions for Table<H> {
@@ -353,6 +371,27 @@ impl<H: Handle> Functions for Table<H> {
         // SAFETY: a status of the library, and our own variable.
         unsafe { (self.get_count)(status, self.byte, bytes) }
     }
+
+    unsafe fn collective(&self, what: Collective, on: Comm, at: &mut Request) -> c_int {
+        let (on, byte, mut handle) = (H::of(on.0), self.byte, self.none);
+        // SAFETY: the caller's memory, handles of the library.
+        let code = unsafe {
+            match what {
+                Collective::Barrier => (self.ibarrier)(on, &mut handle),
+                Collective::Broadcast { data, bytes, root } => {
+                    (self.ibcast)(data.cast(), bytes, byte, root, on, &mut handle)
+                }
+                Collective::Gather { from, bytes, into, root } => {
+                    (self.igather)(from.cast(), bytes, byte, into.cast(), bytes, byte, root, on, &mut handle)
+                }
+                Collective::Scatter { from, into, bytes, root } => {
+                    (self.iscatter)(from.cast(), bytes, byte, into.cast(), bytes, byte, root, on, &mut handle)
+                }
+            }
+        };
+        at.0 = handle.keep();
+        code
+    }
 }
 
 /// A library that was opened. It stays for as long as the process.
@@ -362,8 +401,8 @@ pub struct Mpi {
     family: Family,
     numbers: Numbers,
     functions: Box<dyn Functions>,
-    /// Where messages are sent: the world, unless [`Mpi::part`] made another one.
-    on: OnceLock<Comm>,
+    /// Where messages are sent, one for each [`Channel`], if [`Mpi::part`] made some; else the world.
+    on: OnceLock<[Comm; 3]>,
     state: Mutex<State>,
 }
 
@@ -374,6 +413,17 @@ enum State {
     /// The program has initialized it, and finalizes it.
     OfProgram,
     Over,
+}
+
+/// Messages that are never taken for one another, whatever their tags: each has a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Elements as they are; the only channel of processes that are agents.
+    Elements,
+    /// What says itself what it is.
+    Objects,
+    /// What is said about a message without elements.
+    Words,
 }
 
 /// Why a receive has failed, in the library's words.
@@ -495,7 +545,8 @@ impl Mpi {
             }
             self.succeed("MPI_Init_thread", self.functions.init(self.numbers.multiple, &mut given))?;
             *state = State::Initialized;
-            self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors(self.on()))?;
+            let world = self.on(Channel::Elements);
+            self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors(world))?;
             self.succeed("MPI_Comm_rank", self.functions.rank_and_size(&mut rank, &mut size))?;
             self.succeed("MPI_Type_size", self.functions.size_of_byte(&mut byte))?;
         }
@@ -546,20 +597,33 @@ impl Mpi {
         }
     }
 
-    /// From here on messages are sent in a communicator of their own: no other message of the program is one
+    /// From here on messages are sent in communicators of their own: no other message of the program is one
     /// of them. All processes call this, and wait for each other.
     ///
     /// # Errors
     /// What the library says.
     pub(crate) fn part(&self) -> Result<(), MpiError> {
-        let (_state, mut own) = (self.state(), self.functions.world());
-        // SAFETY: it is initialized; our own variable, and then what the library has made.
-        unsafe {
-            self.succeed("MPI_Comm_dup", self.functions.duplicate(&mut own))?;
-            self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors(own))?;
+        let (_state, mut own) = (self.state(), [self.functions.world(); 3]);
+        for own in &mut own {
+            // SAFETY: it is initialized; our own variable, and then what the library has made.
+            unsafe {
+                self.succeed("MPI_Comm_dup", self.functions.duplicate(own))?;
+                self.succeed("MPI_Comm_set_errhandler", self.functions.return_errors(*own))?;
+            }
         }
         let _ = self.on.set(own);
         Ok(())
+    }
+
+    /// True if any thread may call the library, one at a time, as the program has initialized it.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub(crate) fn takes_threads(&self) -> Result<bool, String> {
+        let mut level = 0;
+        // SAFETY: our own variable.
+        self.call(|all| unsafe { all.query_thread(&mut level) })?;
+        Ok(level >= self.numbers.serialized)
     }
 
     /// That this thread may call the library, as the program has initialized it.
@@ -585,8 +649,8 @@ impl Mpi {
         }
     }
 
-    fn on(&self) -> Comm {
-        self.on.get().copied().unwrap_or_else(|| self.functions.world())
+    fn on(&self, channel: Channel) -> Comm {
+        self.on.get().map_or_else(|| self.functions.world(), |own| own[channel as usize])
     }
 
     /// `MPI_Finalize`. No other function is called afterwards.
@@ -652,9 +716,74 @@ impl Mpi {
         to: u32,
         tag: c_int,
     ) -> Result<Request, String> {
+        // SAFETY: as the caller says.
+        unsafe { self.send_on(Channel::Elements, (from, bytes), to, tag) }
+    }
+
+    /// The same on a channel.
+    ///
+    /// # Safety
+    /// As for [`send`](Mpi::send).
+    pub(crate) unsafe fn send_on(
+        &self,
+        channel: Channel,
+        (from, bytes): (*const u8, usize),
+        to: u32,
+        tag: c_int,
+    ) -> Result<Request, String> {
         let (bytes, mut request) = (count(bytes)?, Request(std::ptr::null_mut()));
+        let to = (self.on(channel), to as c_int, tag);
         // SAFETY: the caller's memory.
-        self.call(|all| unsafe { all.isend((from, bytes), (self.on(), to as c_int, tag), &mut request) })?;
+        self.call(|all| unsafe { all.isend((from, bytes), to, &mut request) })?;
+        Ok(request)
+    }
+
+    /// Begins to receive the message that comes next on a channel, if there is one, into the place that is
+    /// given for its bytes. No other thread takes it.
+    ///
+    /// # Safety
+    /// The place stays, and is not used, until the request is complete; for ever if it never is.
+    pub(crate) unsafe fn take(
+        &self,
+        channel: Channel,
+        (source, tag): (c_int, c_int),
+        place: impl FnOnce(usize) -> (*mut u8, usize),
+    ) -> Result<Option<(Probed, Request)>, String> {
+        let (mut found, mut status, mut bytes) = (0, Status([0; 16]), 0);
+        let (on, mut request) = (self.on(channel), Request(std::ptr::null_mut()));
+        let mut taken = None;
+        // A message that waits is of no receive that was posted, and no other is posted meanwhile.
+        self.call(|all| {
+            // SAFETY: our own variables, the status as the function before has left it; the caller's place.
+            unsafe {
+                match all.iprobe((on, source, tag), &mut found, &mut status) {
+                    0 if found == 0 => return 0,
+                    0 => {}
+                    code => return code,
+                }
+                match all.bytes(&status, &mut bytes) {
+                    0 => {}
+                    code => return code,
+                }
+                let probed = self.probed(&status, bytes);
+                let (into, room) = place(usize::try_from(bytes).unwrap_or_default());
+                let room = c_int::try_from(room).unwrap_or(c_int::MAX);
+                taken = Some(probed);
+                all.irecv((into, room), (on, probed.source, probed.tag), &mut request)
+            }
+        })?;
+        Ok(taken.map(|probed| (probed, request)))
+    }
+
+    /// Begins what all processes do together.
+    ///
+    /// # Safety
+    /// As for [`send`](Mpi::send), of all memory that it names.
+    pub(crate) unsafe fn collective(&self, what: Collective) -> Result<Request, String> {
+        let mut request = Request(std::ptr::null_mut());
+        let on = self.on(Channel::Elements);
+        // SAFETY: the caller's memory.
+        self.call(|all| unsafe { all.collective(what, on, &mut request) })?;
         Ok(request)
     }
 
@@ -670,8 +799,9 @@ impl Mpi {
         tag: c_int,
     ) -> Result<Request, String> {
         let (bytes, mut request) = (count(bytes)?, Request(std::ptr::null_mut()));
+        let from = (self.on(Channel::Elements), from as c_int, tag);
         // SAFETY: the caller's memory.
-        self.call(|all| unsafe { all.irecv((into, bytes), (self.on(), from as c_int, tag), &mut request) })?;
+        self.call(|all| unsafe { all.irecv((into, bytes), from, &mut request) })?;
         Ok(request)
     }
 
@@ -706,27 +836,32 @@ impl Mpi {
         Err(if class == self.numbers.truncated { Lost::Truncated(text) } else { Lost::Other(text) })
     }
 
-    /// Any tag, where a receive or a probe has one.
-    pub(crate) fn any_tag(&self) -> c_int {
-        self.numbers.any_tag
-    }
-
     fn probed(&self, status: &Status, bytes: c_int) -> Probed {
         Probed { source: status.0[self.numbers.source], tag: status.0[self.numbers.tag], bytes }
     }
 
     /// The next message, of one source or of any.
     pub(crate) fn probe(&self, from: Option<u32>) -> Result<Option<Probed>, String> {
-        self.probe_tag(from.map_or(self.numbers.any_source, |from| from as c_int), self.numbers.any_tag)
+        self.probe_on(Channel::Elements, self.wanted(from, None))
     }
 
-    /// The next message of a source with a tag.
-    pub(crate) fn probe_tag(&self, source: c_int, tag: c_int) -> Result<Option<Probed>, String> {
+    /// A source and a tag, where a receive or a probe has them; `None`: any.
+    pub(crate) fn wanted(&self, source: Option<u32>, tag: Option<c_int>) -> (c_int, c_int) {
+        let Numbers { any_source, any_tag, .. } = self.numbers;
+        (source.map_or(any_source, |source| source as c_int), tag.unwrap_or(any_tag))
+    }
+
+    /// The next message of a channel with a source and a tag.
+    pub(crate) fn probe_on(
+        &self,
+        channel: Channel,
+        (source, tag): (c_int, c_int),
+    ) -> Result<Option<Probed>, String> {
         let (mut found, mut status, mut bytes) = (0, Status([0; 16]), 0);
         self.call(|all| {
             // SAFETY: our own variables, the status as the first function has left it.
             unsafe {
-                match all.iprobe((self.on(), source, tag), &mut found, &mut status) {
+                match all.iprobe((self.on(channel), source, tag), &mut found, &mut status) {
                     0 if found != 0 => all.bytes(&status, &mut bytes),
                     code => code,
                 }
@@ -742,7 +877,7 @@ impl fmt::Debug for Mpi {
     }
 }
 
-fn count(bytes: usize) -> Result<c_int, String> {
+pub(crate) fn count(bytes: usize) -> Result<c_int, String> {
     c_int::try_from(bytes).map_err(|_| format!("expected a message of less than 2 GiB, found {bytes} bytes"))
 }
 

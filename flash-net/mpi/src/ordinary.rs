@@ -1,12 +1,12 @@
-//! Ordinary ranks: messages of a program's own between equal processes of MPI, in a communicator of their
-//! own.
+//! Ordinary ranks: messages of a program's own between equal processes of MPI, and what these do together, in
+//! communicators of their own.
 //!
 //! A process has its MPI for one purpose: for agents ([`crate::MpiTransport`]), for these, or the program has
 //! initialized it, and then these are beside what the program does with it. Which, is decided once.
 
 use crate::MpiError;
 use crate::find::{self, Launched};
-use crate::library::{Lost, Mpi, Probed, Request};
+use crate::library::{Channel, Collective, Lost, Mpi, Probed, Request, count};
 use crate::lifetime::{START, divide, is_here, within, without_its_signal};
 use crate::nap::nap;
 use std::ffi::c_int;
@@ -113,6 +113,11 @@ impl Ranks {
         self.size
     }
 
+    /// True if any thread may send and receive, and not the program's main thread alone.
+    pub fn take_threads(&self) -> bool {
+        self.mpi.takes_threads().unwrap_or(false)
+    }
+
     fn check(&self, rank: u32) -> Result<(), TransferError> {
         self.mpi.check_thread().map_err(TransferError::Failed)?;
         match rank < self.size {
@@ -133,18 +138,18 @@ impl Ranks {
     /// The bytes stay, and are not written, until the transfer is over.
     pub unsafe fn send(
         &self,
-        from: *const u8,
-        bytes: usize,
+        channel: Channel,
+        (from, bytes): (*const u8, usize),
         to: u32,
         tag: i32,
     ) -> Result<Transfer, TransferError> {
         self.check(to)?;
         // SAFETY: the caller vouches.
-        let request = unsafe { self.mpi.send(from, bytes, to, tag) }.map_err(TransferError::Failed)?;
-        Ok(Transfer { request, is_receive: false })
+        let request = unsafe { self.mpi.send_on(channel, (from, bytes), to, tag) };
+        Ok(Transfer { request: request.map_err(TransferError::Failed)?, is_receive: false })
     }
 
-    /// Begins to receive at most this many bytes. Without a tag: with any.
+    /// Begins to receive at most this many bytes on [`Channel::Elements`]. Without a tag: with any.
     ///
     /// # Errors
     /// See [`TransferError`].
@@ -159,10 +164,100 @@ impl Ranks {
         tag: Option<i32>,
     ) -> Result<Transfer, TransferError> {
         self.check(from)?;
-        let tag: c_int = tag.unwrap_or(self.mpi.any_tag());
+        let (_, tag) = self.mpi.wanted(None, tag);
         // SAFETY: the caller vouches.
         let request = unsafe { self.mpi.receive(into, bytes, from, tag) }.map_err(TransferError::Failed)?;
         Ok(Transfer { request, is_receive: true })
+    }
+
+    /// Begins to receive what comes next on a channel, if it is there, into the place that is given for its
+    /// bytes, and how many that has room for. Without a rank: from any.
+    ///
+    /// # Errors
+    /// See [`TransferError`].
+    ///
+    /// # Safety
+    /// As for [`receive`](Ranks::receive).
+    pub unsafe fn take(
+        &self,
+        channel: Channel,
+        (from, tag): (Option<u32>, Option<i32>),
+        place: impl FnOnce(usize) -> (*mut u8, usize),
+    ) -> Result<Option<(Arrival, Transfer)>, TransferError> {
+        self.check(from.unwrap_or(0))?;
+        let wanted = self.mpi.wanted(from, tag);
+        // SAFETY: the caller vouches.
+        let taken = unsafe { self.mpi.take(channel, wanted, place) }.map_err(TransferError::Failed)?;
+        Ok(taken.map(|(probed, request)| (arrival(probed), Transfer { request, is_receive: true })))
+    }
+
+    /// All wait for each other. Like all that is done together, it is begun in the same order by each.
+    ///
+    /// # Errors
+    /// See [`TransferError`].
+    pub fn barrier(&self) -> Result<(), TransferError> {
+        // SAFETY: it has no memory.
+        unsafe { self.together(0, Collective::Barrier) }
+    }
+
+    /// The root's bytes go to all.
+    ///
+    /// # Errors
+    /// See [`TransferError`].
+    ///
+    /// # Safety
+    /// There are that many bytes, which nothing else uses.
+    pub unsafe fn broadcast(&self, data: *mut u8, bytes: usize, root: u32) -> Result<(), TransferError> {
+        let bytes = count(bytes).map_err(TransferError::Failed)?;
+        // SAFETY: the caller vouches.
+        unsafe { self.together(root, Collective::Broadcast { data, bytes, root: root as c_int }) }
+    }
+
+    /// The root gets the bytes of all, as many of each, in the order of their ranks.
+    ///
+    /// # Errors
+    /// See [`TransferError`].
+    ///
+    /// # Safety
+    /// There are that many bytes, and at the root room for those of all.
+    pub unsafe fn gather(
+        &self,
+        from: *const u8,
+        bytes: usize,
+        into: *mut u8,
+        root: u32,
+    ) -> Result<(), TransferError> {
+        let bytes = count(bytes).map_err(TransferError::Failed)?;
+        // SAFETY: the caller vouches.
+        unsafe { self.together(root, Collective::Gather { from, bytes, into, root: root as c_int }) }
+    }
+
+    /// Each gets its part of the root's bytes, as many each, in the order of their ranks.
+    ///
+    /// # Errors
+    /// See [`TransferError`].
+    ///
+    /// # Safety
+    /// There are parts for all at the root, and room for one.
+    pub unsafe fn scatter(
+        &self,
+        from: *const u8,
+        into: *mut u8,
+        bytes: usize,
+        root: u32,
+    ) -> Result<(), TransferError> {
+        let bytes = count(bytes).map_err(TransferError::Failed)?;
+        // SAFETY: the caller vouches.
+        unsafe { self.together(root, Collective::Scatter { from, into, bytes, root: root as c_int }) }
+    }
+
+    /// # Safety
+    /// All memory that it names is there until it is over, which this waits for.
+    unsafe fn together(&self, root: u32, what: Collective) -> Result<(), TransferError> {
+        self.check(root)?;
+        // SAFETY: the caller vouches.
+        let request = unsafe { self.mpi.collective(what) }.map_err(TransferError::Failed)?;
+        self.wait(Transfer { request, is_receive: false }).map(drop)
     }
 
     /// What has come, if a transfer is over, and then it is not asked again: of a send, nothing.
@@ -190,22 +285,18 @@ impl Ranks {
         until(|| self.test(&mut transfer))
     }
 
-    /// What comes next from a rank, which is not received. Without a tag: with any.
+    /// What comes next on a channel, which is not received. Without a rank or a tag: with any.
     ///
     /// # Errors
     /// See [`TransferError`].
-    pub fn probe_now(&self, from: u32, tag: Option<i32>) -> Result<Option<Arrival>, TransferError> {
-        self.check(from)?;
-        let tag = tag.unwrap_or(self.mpi.any_tag());
-        Ok(self.mpi.probe_tag(from as c_int, tag).map_err(TransferError::Failed)?.map(arrival))
-    }
-
-    /// Waits for what [`probe_now`](Ranks::probe_now) says.
-    ///
-    /// # Errors
-    /// See [`TransferError`].
-    pub fn probe(&self, from: u32, tag: Option<i32>) -> Result<Arrival, TransferError> {
-        until(|| self.probe_now(from, tag))
+    pub fn probe_now(
+        &self,
+        channel: Channel,
+        (from, tag): (Option<u32>, Option<i32>),
+    ) -> Result<Option<Arrival>, TransferError> {
+        self.check(from.unwrap_or(0))?;
+        let found = self.mpi.probe_on(channel, self.mpi.wanted(from, tag));
+        Ok(found.map_err(TransferError::Failed)?.map(arrival))
     }
 }
 
@@ -237,7 +328,10 @@ fn start(mpi: &Mpi, launched: &Launched) -> Result<(u32, u32), MpiError> {
 
 /// Looks until there is something: at once, then with the processor offered to others, then with naps, as MPI
 /// has nothing to sleep on.
-fn until<T>(mut look: impl FnMut() -> Result<Option<T>, TransferError>) -> Result<T, TransferError> {
+///
+/// # Errors
+/// That of a look.
+pub fn until<T, E>(mut look: impl FnMut() -> Result<Option<T>, E>) -> Result<T, E> {
     let begin = Instant::now();
     loop {
         if let Some(found) = look()? {
