@@ -243,8 +243,7 @@ impl Direct {
     /// With the arrays of a round trip.
     fn of(function: &Function, trip: &Trip) -> Result<Direct> {
         let mut arrays = trip.arrays.iter();
-        let scalar =
-            |element: &_, bytes: &[u8]| Ok(Passed::Scalar(AnyType::new(element)?, bytes.to_vec()));
+        let scalar = |element: &_, bytes: &[u8]| Ok(Passed::Scalar(AnyType::new(element)?, bytes.to_vec()));
         let pass = |given: &Given| match given {
             Given::Count(n) => scalar(&ElementType::of::<u64>(), &n.to_ne_bytes()),
             Given::Float(x) => scalar(&ElementType::of::<f32>(), &x.to_ne_bytes()),
@@ -316,8 +315,12 @@ impl Trip {
                     ok(unsafe { MPIX_ComputeObj_scalar(object, (&raw const *x).cast(), FLOAT) })?
                 }
                 Given::Floats(shape) => arrays.push(array(object, shape, FLOAT, |at| ones(at, shape))?),
-                Given::Longs(all) => arrays.push(array(object, &[all.len() as u64], UINT64_T, |at| copy(all, at))?),
-                Given::Ints(all) => arrays.push(array(object, &[all.len() as u64], UINT32_T, |at| copy(all, at))?),
+                Given::Longs(all) => {
+                    arrays.push(array(object, &[all.len() as u64], UINT64_T, |at| copy(all, at))?)
+                }
+                Given::Ints(all) => {
+                    arrays.push(array(object, &[all.len() as u64], UINT32_T, |at| copy(all, at))?)
+                }
             }
         }
         if let Points::Inner(side) = function.space {
