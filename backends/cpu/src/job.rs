@@ -497,9 +497,13 @@ struct Job<'a> {
     stop: *const u32,
     /// The multiple of rows at which its shares begin.
     align: u64,
-    /// How many rows take about [`LOOK`]. It begins with fewer than the kernel's rate says, as earlier
-    /// launches may have been others, and any thread changes it.
+    /// How many rows take about [`LOOK`] in the phase `looked_in`: a multiple of `align`, which any thread
+    /// changes.
     step: AtomicU64,
+    /// What it begins with in each phase: fewer than the kernel's rate says, as earlier launches may have been
+    /// others.
+    first_step: u64,
+    looked_in: AtomicU64,
     busy: Option<&'a AtomicU64>,
     error: ErrorSlot,
 }
@@ -513,10 +517,11 @@ impl<'a> Job<'a> {
         busy: Option<&'a AtomicU64>,
     ) -> Job<'a> {
         let align = estimate.align.next_power_of_two();
-        let first = match estimate.ns_per_item {
+        let at_rate = match estimate.ns_per_item {
             unknown if unknown <= 0.0 => 0,
             ns => (LOOK.as_nanos() as f32 / 10.0 / ns) as u64,
         };
+        let first_step = (at_rate / align).clamp(1, 64).saturating_mul(align);
         Job {
             kernel: launch.kernel(),
             space: launch.space(),
@@ -525,7 +530,9 @@ impl<'a> Job<'a> {
             args: args.map(<[Arg]>::as_ptr),
             stop: launch.stop_flag(),
             align,
-            step: AtomicU64::new((first / align).max(1).saturating_mul(align)),
+            step: AtomicU64::new(first_step),
+            first_step,
+            looked_in: AtomicU64::new(0),
             busy,
             error: ErrorSlot::default(),
         }
@@ -584,6 +591,11 @@ impl Job<'_> {
     /// Runs some rows piece by piece, and looks before each whether it is to stop.
     fn run_until_stopped(&self, k: u64, rows: Range<u64>) -> bool {
         let Range { start: mut begin, end } = rows;
+        if self.looked_in.load(Relaxed) != k {
+            // Rows of another phase may take longer.
+            self.looked_in.store(k, Relaxed);
+            self.step.store(self.first_step, Relaxed);
+        }
         let mut last = Instant::now();
         while begin < end {
             if self.is_stopped() {
@@ -599,7 +611,7 @@ impl Job<'_> {
             if took < LOOK && piece == step {
                 self.step.store(step.saturating_mul(4), Relaxed);
             } else if took > 4 * LOOK {
-                self.step.store((piece / 4).max(self.align), Relaxed);
+                self.step.store(((piece / 4) & !(self.align - 1)).max(self.align), Relaxed);
             }
             (begin, last) = (begin + piece, now);
         }

@@ -270,7 +270,8 @@ impl ArrayInner {
     ) -> Result<(), Error> {
         let mut directory = self.directory();
         self.commit(0..self.len() as u64)?;
-        if directory.stays_as_host_writes() {
+        // A child of `fork` has no agents, and launches on what is not tracked alone.
+        if directory.stays_as_host_writes() && !fork::is_child() {
             return Ok(());
         }
         let all = Region::all(directory.grid());

@@ -327,7 +327,7 @@ fn what_a_child_of_fork_writes_is_its_own() {
         const TEST: &str = "shared_arrays::what_a_child_of_fork_writes_is_its_own";
         return assert_within(TEST, Some("2"), &[]);
     }
-    let rt = get_runtime("RANK").unwrap();
+    let [rt, here] = ["RANK", "ALL_CPU"].map(|key| get_runtime(key).unwrap());
     let [x, later] = [0; 2].map(|_| FlashMemory::<u64>::zeroed(N));
     x.fill(3).unwrap();
     rt.submit(Step::of(&x)).exec([N]).unwrap();
@@ -347,12 +347,14 @@ fn what_a_child_of_fork_writes_is_its_own() {
             (small.get(7).ok()? == 7 && beside.get(0).ok()? == 0).then_some(())?;
             small.fill(9).ok()?;
             x.write().ok()?.iter_mut().for_each(|x| *x += 1);
+            // On this thread alone.
+            here.submit(Step::of(&x)).exec([N]).ok()?;
             let made = FlashMemory::<u64>::zeroed(N);
             made.fill(8).ok()?;
             // Committed by the child.
             large.fill(9).ok()?;
             later.fill(9).ok()?;
-            (x.get(0).ok()? == 71 && large.get(7).ok()? == 9 && made.get(1).ok()? == 8).then_some(())
+            (x.get(0).ok()? == 213 && large.get(7).ok()? == 9 && made.get(1).ok()? == 8).then_some(())
         };
         let status = if is_own().is_some() { 0 } else { 1 };
         // SAFETY: it ends the child.

@@ -29,7 +29,7 @@ use super::shared_read::SharedRead;
 use crate::devices::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use crate::memory::coherence::DirectoryGuard;
-use crate::memory::device::{DeviceBuffer, LastUse};
+use crate::memory::device::{DeviceBuffer, DeviceCopy, LastUse};
 use crate::memory::directory::{DirectoryState, Place};
 use crate::memory::region::Region;
 use crate::runtime::alike::Alike;
@@ -360,6 +360,10 @@ impl KeptRun {
         }
         let mut held = Held { locked: SmallVec::new(), readers: SmallVec::new(), pins: Vec::new() };
         let now = LastUse::now();
+        let is_used = |copy: &&DeviceCopy| {
+            let mut memories = runtime.devices.iter().filter_map(|device| device.memory());
+            memories.any(|memory| std::ptr::eq(memory, copy.memory()))
+        };
         // In the order of addresses, in which all runs lock directories.
         for ((_, memory, written), state) in list.memories().zip(&self.states) {
             let directory = memory.directory();
@@ -367,7 +371,7 @@ impl KeptRun {
                 return None;
             }
             memory.set_granule(runtime.granule);
-            directory.copies().for_each(|copy| copy.last_use().set(now));
+            directory.copies().filter(is_used).for_each(|copy| copy.last_use().set(now));
             match written {
                 true => held.locked.push(directory),
                 false => {
