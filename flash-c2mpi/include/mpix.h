@@ -606,8 +606,9 @@ int MPIX_Send(const void *buf,
 // As `MPIX_Send`; the result goes to the parent rank `dest` instead, which receives it from the child rank.
 //
 // In a job of MPI `dest` is an ordinary rank. Another process receives the result from this one's rank: as a
-// compute object if that was sent, else as the elements of the array that the function writes. The call does
-// not wait for the function, unless the program has asked MPI for `MPI_THREAD_FUNNELED` or less.
+// compute object if that was sent, else as the elements of the array that the function writes. The call waits
+// for the function if it has arrays that are not copied (memory of `MPIX_Alloc_mem`, buffers), which are the
+// program's again then, and if the program has initialized MPI with less than `MPI_THREAD_MULTIPLE`.
 //
 // Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank or an ordinary rank that is none.
 //

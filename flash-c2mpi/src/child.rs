@@ -381,6 +381,7 @@ impl Child {
             message.replica = self.replicas.other_than(message.replica);
             let Some(replica) = self.replicas.get(message.replica) else { return Err(lost) };
             replica.load.messages.fetch_add(1, Relaxed);
+            message.show(replica)?;
             message.outcome = match replica.pipeline(message)?.exec() {
                 Ok(_) => Outcome::Done(Ok(())),
                 Err(error) => self.settle(message, error)?,

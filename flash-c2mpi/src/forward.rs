@@ -3,19 +3,21 @@
 //! `MPIX_SendFwd` to an ordinary rank returns when the function was started. What it makes, or why it made
 //! nothing, is sent when it has finished: by the thread of this module, which begins with the first such
 //! message, sleeps until a function has finished, and looks after transfers as long as there are some, since
-//! MPI has nothing to sleep on. Where only the program's main thread may call MPI, `MPIX_SendFwd` waits for the
-//! function and begins to send, and later calls look after the transfer.
+//! MPI has nothing to sleep on. `MPIX_SendFwd` itself waits for the function, and begins to send, where such a
+//! thread may not call MPI, and of a message with arrays that others have, too: what these are when a function
+//! ends can be read only before another message changes them.
 //!
 //! Messages of one tag to one rank are sent in the order in which their functions were sent, and what the
 //! program sends itself comes [after](come_after) them. Others overtake those that have not finished.
 
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::mailbox::Envelope;
 use crate::ranks::{Going, Ordinary};
 use crate::world::finished;
-use flash_backend::notice;
+use flash_backend::{caught, notice};
 use flash_net_mpi::until;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
@@ -38,7 +40,7 @@ struct Queue {
     begins: Option<Row>,
     /// The thread has taken something out that is not over.
     is_sending: bool,
-    /// What was begun without the thread.
+    /// What was begun by calls. The thread looks after it, if there is one, else later calls.
     going: Vec<Going>,
 }
 
@@ -76,15 +78,21 @@ fn lock() -> MutexGuard<'static, Queue> {
 /// # Errors
 /// Where this waits: with MPI's words.
 pub(crate) fn put(forwarded: Forwarded) -> Result<()> {
-    if forwarded.to.takes_threads() && has_thread() {
+    let has_thread = forwarded.to.takes_own_thread() && has_thread();
+    let is_shared = forwarded.envelope.message.as_ref().is_some_and(|message| message.has_shared_arrays());
+    if has_thread && !is_shared {
         lock().waiting.push(forwarded);
         CHANGED.notify_all();
         return Ok(());
     }
+    wait_for(forwarded.row());
     let going = forwarded.send()?;
     let mut queue = lock();
-    queue.going.retain_mut(goes_on);
+    if !has_thread {
+        queue.going.retain_mut(goes_on);
+    }
     queue.going.push(going);
+    CHANGED.notify_all();
     Ok(())
 }
 
@@ -100,7 +108,9 @@ fn has_thread() -> bool {
 
 /// Waits until all results have been sent.
 pub(crate) fn finish() {
-    wait_while(|queue| queue.is_sending || !queue.waiting.is_empty());
+    if lock().has_thread {
+        return wait_while(|queue| queue.is_sending || !(queue.waiting.is_empty() && queue.going.is_empty()));
+    }
     let mut going = std::mem::take(&mut lock().going);
     let looked: Result<(), Infallible> = until(|| {
         going.retain_mut(goes_on);
@@ -111,8 +121,14 @@ pub(crate) fn finish() {
 
 /// Waits until the results were sent that come before a message of the program's own.
 pub(crate) fn come_after(to: Ordinary, tag: i32, is_object: bool) {
-    let row = (to.rank(), tag, is_object);
-    wait_while(|queue| queue.begins == Some(row) || queue.waiting.iter().any(|other| other.row() == row));
+    wait_for((to.rank(), tag, is_object));
+}
+
+fn wait_for(row: Row) {
+    // A failsafe may run on the thread.
+    if !IS_THREAD.get() {
+        wait_while(|queue| queue.begins == Some(row) || queue.waiting.iter().any(|other| other.row() == row));
+    }
 }
 
 fn wait_while(holds: impl Fn(&Queue) -> bool) {
@@ -122,11 +138,18 @@ fn wait_while(holds: impl Fn(&Queue) -> bool) {
     }
 }
 
+thread_local! {
+    /// True on the thread of this module.
+    static IS_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
 fn serve() {
+    IS_THREAD.set(true);
     let mut going: Vec<Going> = Vec::new();
     loop {
-        if let Some(next) = next(going.is_empty()) {
-            match next.send() {
+        if let Some(next) = next(&mut going) {
+            let sent = caught(|| next.send()).unwrap_or_else(|text| Err(Error::new(Code::Panic, text)));
+            match sent {
                 Ok(sent) => going.push(sent),
                 Err(error) => notice(format_args!("a result is not forwarded: {error}")),
             }
@@ -135,7 +158,9 @@ fn serve() {
         }
         let looked: Result<(), Infallible> = until(|| {
             going.retain_mut(goes_on);
-            Ok((going.is_empty() || lock().find().is_some()).then_some(()))
+            let mut queue = lock();
+            let is_more = !queue.going.is_empty() || queue.find().is_some();
+            Ok((going.is_empty() || is_more).then_some(()))
         });
         let Ok(()) = looked;
     }
@@ -151,19 +176,20 @@ fn goes_on(going: &mut Going) -> bool {
     }
 }
 
-/// The next result that is there. With nothing else to do, this sleeps until there is one.
-fn next(sleeps: bool) -> Option<Forwarded> {
+/// The next result that is there, and what calls have begun. With nothing to do, this sleeps.
+fn next(going: &mut Vec<Going>) -> Option<Forwarded> {
     let mut queue = lock();
     loop {
+        going.append(&mut queue.going);
+        queue.is_sending = !going.is_empty();
         if let Some(at) = queue.find() {
             let next = queue.waiting.remove(at);
             (queue.is_sending, queue.begins) = (true, Some(next.row()));
             return Some(next);
         }
-        if !sleeps {
+        if !going.is_empty() {
             return None;
         }
-        queue.is_sending = false;
         if queue.waiting.is_empty() {
             SENT.notify_all();
         }
@@ -208,11 +234,15 @@ impl Forwarded {
                 false => message.elements(),
             }),
         };
-        match (made, is_object) {
-            (Ok(frame), true) => to.send_object(frame, *tag),
-            (Ok(elements), false) => to.send_kept(elements, *tag),
-            (Err(error), true) => to.send_object(crate::frame::failed(&error), *tag),
-            (Err(error), false) => to.send_failure(&error, *tag),
-        }
+        let begun = match made {
+            Ok(frame) if is_object => to.send_object(frame, *tag),
+            Ok(elements) => to.send_kept(elements, *tag),
+            Err(error) => Err(error),
+        };
+        // What cannot be sent has its place in the order all the same.
+        begun.or_else(|error| match is_object {
+            true => to.send_object(crate::frame::failed(&error), *tag),
+            false => to.send_failure(&error, *tag),
+        })
     }
 }

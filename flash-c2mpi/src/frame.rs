@@ -16,7 +16,7 @@
 //! A type is 2: the length of its name, the name, 4: size, 4: alignment. Numbers are little endian.
 
 use crate::error::{Code, Error, Result};
-use crate::object::{Item, Shape, count};
+use crate::object::{Array, Item, Shape, count};
 use flash_core::memory::AnyType;
 use smallvec::SmallVec;
 
@@ -53,42 +53,64 @@ pub(crate) fn failed(error: &Error) -> Vec<u8> {
     to
 }
 
-impl Frame<'_> {
-    /// Its bytes.
-    ///
-    /// # Errors
-    /// [`Code::Count`] for more arguments than a frame has.
-    pub fn write(&self) -> Result<Vec<u8>> {
-        if self.items.len() > MOST {
-            let text = format!("expected at most {MOST} arguments, found {}", self.items.len());
-            return Err(Error::new(Code::Count, text));
-        }
-        let all: usize = self.arrays.iter().map(|array| array.bytes.len()).sum();
-        let mut to = Vec::with_capacity(all + 64 * (self.arrays.len() + self.items.len() + 1));
-        to.extend(MAGIC);
-        to.extend(if self.is_sent { SENT } else { RESULT }.to_le_bytes());
-        to.extend((self.arrays.len() as u32).to_le_bytes());
-        to.extend((self.items.len() as u32).to_le_bytes());
-        for array in &self.arrays {
-            write_type(&mut to, array.element);
-            to.extend((array.shape.len() as u32).to_le_bytes());
-            array.shape.iter().for_each(|extent| to.extend(extent.to_le_bytes()));
-            to.push(u8::from(array.written));
-        }
-        for item in &self.items {
-            match item {
-                Item::Array(array) => to.extend((*array as u32).to_le_bytes()),
-                Item::Scalar(element, bytes) => {
-                    to.extend(SCALAR.to_le_bytes());
-                    write_type(&mut to, *element);
-                    to.extend(bytes.iter());
-                }
+/// A frame of these arguments and arrays, of which each is written or not. `append` gives the elements of one,
+/// by its number, when those before it are there.
+///
+/// # Errors
+/// [`Code::Count`] for more arguments than a frame has; [`Code::Memory`]; those of `append`.
+pub(crate) fn write<'a>(
+    is_sent: bool,
+    items: &[Item],
+    arrays: impl ExactSizeIterator<Item = (&'a Array, bool)>,
+    mut append: impl FnMut(usize, &mut Vec<u8>) -> Result<()>,
+) -> Result<Vec<u8>> {
+    if items.len() > MOST {
+        return Err(Error::new(
+            Code::Count,
+            format!("expected at most {MOST} arguments, found {}", items.len()),
+        ));
+    }
+    let mut to = MAGIC.to_vec();
+    to.extend(if is_sent { SENT } else { RESULT }.to_le_bytes());
+    to.extend((arrays.len() as u32).to_le_bytes());
+    to.extend((items.len() as u32).to_le_bytes());
+    let mut ends = Vec::new();
+    for (array, written) in arrays {
+        write_type(&mut to, array.element);
+        to.extend((array.shape.len() as u32).to_le_bytes());
+        array.shape.iter().for_each(|extent| to.extend(extent.to_le_bytes()));
+        to.push(u8::from(written));
+        ends.push(array.bytes());
+    }
+    for item in items {
+        match item {
+            Item::Array(array) => to.extend((*array as u32).to_le_bytes()),
+            Item::Scalar(element, bytes) => {
+                to.extend(SCALAR.to_le_bytes());
+                write_type(&mut to, *element);
+                to.extend(bytes.iter());
             }
         }
-        self.arrays.iter().for_each(|array| to.extend(array.bytes));
-        Ok(to)
     }
+    let all: usize = ends.iter().sum();
+    to.try_reserve_exact(all).map_err(|_| no_memory(all))?;
+    for (number, bytes) in ends.into_iter().enumerate() {
+        let before = to.len();
+        if bytes > 0 {
+            append(number, &mut to)?;
+        }
+        debug_assert_eq!(to.len() - before, bytes, "the elements of array {number}");
+    }
+    Ok(to)
+}
 
+/// The error of bytes that there is no memory for.
+#[cold]
+pub(crate) fn no_memory(bytes: usize) -> Error {
+    Error::new(Code::Memory, format!("expected memory for {bytes} bytes, found too little"))
+}
+
+impl Frame<'_> {
     /// What bytes of another process say; types are found by name, size and alignment.
     ///
     /// # Errors
@@ -204,6 +226,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Place;
     use flash_core::descriptor::ElementType;
     use flash_tests::Random;
 
@@ -216,25 +239,27 @@ mod tests {
         (name == float.name && size == float.size && align == float.align).then_some(float)
     }
 
-    fn frame(bytes: &[u8]) -> Frame<'_> {
-        let array = |shape: &[u64], written, bytes| Elements {
+    fn frame(elements: &[u8]) -> Vec<u8> {
+        let array = |shape: &[u64]| Array {
             element: float(),
             shape: Shape::from_slice(shape),
-            written,
-            bytes,
+            place: Place::External(0),
         };
+        let (full, empty) = (array(&[2, 3]), array(&[0]));
         let scalar = Item::Scalar(float(), SmallVec::from_slice(&1.5f32.to_ne_bytes()));
-        Frame {
-            is_sent: true,
-            items: SmallVec::from_vec(vec![scalar, Item::Array(1), Item::Array(0), Item::Array(1)]),
-            arrays: vec![array(&[2, 3], true, &bytes[..24]), array(&[0], false, &[])],
-        }
+        let items = [scalar, Item::Array(1), Item::Array(0), Item::Array(1)];
+        let append = |array, to: &mut Vec<u8>| {
+            assert_eq!(array, 0, "the other one is empty");
+            to.extend(elements);
+            Ok(())
+        };
+        write(true, &items, [(&full, true), (&empty, false)].into_iter(), append).unwrap()
     }
 
     #[test]
     fn a_frame_says_what_was_written() {
         let elements: Vec<u8> = (0..24).collect();
-        let bytes = frame(&elements).write().unwrap();
+        let bytes = frame(&elements);
         let read = Frame::read(&bytes, known).unwrap();
         assert!(read.is_sent && read.items.len() == 4);
         assert!(
@@ -253,7 +278,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_frame_are_errors() {
         let elements = [7; 24];
-        let bytes = frame(&elements).write().unwrap();
+        let bytes = frame(&elements);
         for length in 0..bytes.len() {
             assert!(Frame::read(&bytes[..length], known).is_err(), "{length}");
         }

@@ -8,7 +8,7 @@
 use crate::child::Child;
 use crate::collective::TAG;
 use crate::error::{Code, Error, Result};
-use crate::message::Message;
+use crate::message::{Message, Outcome};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -80,6 +80,13 @@ impl Envelope {
     /// True if receiving it waits for nothing.
     pub fn is_finished(&self) -> bool {
         self.message.as_ref().is_none_or(|message| message.is_finished())
+    }
+}
+
+impl Envelope {
+    /// True if its receiver is to run it.
+    pub fn is_deferred(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| matches!(message.outcome, Outcome::Deferred(_)))
     }
 }
 

@@ -12,7 +12,7 @@
 
 use crate::deferred::Deferred;
 use crate::error::{Code, Error, Result};
-use crate::frame::{Elements, Frame};
+use crate::frame::{self, Frame};
 use crate::object::{Array, ComputeObj, Contents, Item, Place};
 use crate::replicas::Replica;
 use flash_core::Handle;
@@ -340,21 +340,22 @@ impl Message {
 
     /// What its kernels made of its arguments as a frame, by which another process receives it.
     pub fn frame(&self) -> Result<Vec<u8>> {
-        let read = self.arrays.iter().map(|sent| sent.memory.read(sent.range()));
-        let read: Vec<_> = read.collect::<Result<_, _>>()?;
-        let arrays = self.arrays.iter().zip(&read).map(|(sent, bytes)| Elements {
-            element: sent.of.element,
-            shape: sent.of.shape.clone(),
-            written: sent.written,
-            bytes,
-        });
-        Frame { is_sent: false, items: self.items.clone(), arrays: arrays.collect() }.write()
+        let written: SmallVec<[bool; 4]> = self.arrays.iter().map(|sent| sent.written).collect();
+        let arrays = self.arrays.iter().zip(written).map(|(sent, written)| (&sent.of, written));
+        frame::write(false, &self.items, arrays, |array, to| {
+            let sent = &self.arrays[array];
+            to.extend_from_slice(&sent.memory.read(sent.range())?);
+            Ok(())
+        })
     }
 
     /// The arguments that a frame of another process has.
     pub fn of_frame(frame: Frame<'_>) -> Result<Message> {
         let arrays = frame.arrays.into_iter().map(|array| {
-            let memory = AnyMemory::copied(array.element, &array.shape, array.bytes)?;
+            let memory = AnyMemory::fixed(array.element, &array.shape)?;
+            if !array.bytes.is_empty() {
+                memory.write()?.copy_from_slice(array.bytes);
+            }
             let of =
                 Array { element: array.element, shape: array.shape, place: Place::Owned(memory.clone()) };
             let written = array.written || frame.is_sent;
@@ -374,9 +375,9 @@ impl Message {
     }
 
     /// Its scalars, with their positions.
-    pub fn scalars(&self) -> impl Iterator<Item = (usize, &[u8])> {
+    pub fn scalars(&self) -> impl Iterator<Item = (usize, AnyType, &[u8])> {
         self.items.iter().enumerate().filter_map(|(position, item)| match item {
-            Item::Scalar(_, bytes) => Some((position, &bytes[..])),
+            Item::Scalar(element, bytes) => Some((position, *element, &bytes[..])),
             Item::Array(_) => None,
         })
     }
@@ -416,6 +417,22 @@ impl Message {
             }
         }
         None
+    }
+
+    /// Tells a device that the host may have written what it does not see: what it has of that is old.
+    pub fn show(&self, replica: &Replica) -> Result<()> {
+        for sent in &self.arrays {
+            let is_shared = matches!(sent.of.place, Place::Unified(..) | Place::Owned(_));
+            if is_shared && !replica.shares(&sent.memory) {
+                drop(sent.memory.write()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// True if others may have one of its arrays, too.
+    pub fn has_shared_arrays(&self) -> bool {
+        self.arrays.iter().any(|sent| !sent.staged)
     }
 
     /// What its kernels change in place is as it was.
@@ -469,7 +486,7 @@ impl Message {
         for (position, sent, item) in arrays {
             match item {
                 Item::Array(at)
-                    if contents.arrays[*at].element == sent.of.element
+                    if contents.arrays[*at].element.agrees(sent.of.element)
                         && contents.arrays[*at].len() == sent.of.len() =>
                 {
                     checked.push((sent, &contents.arrays[*at]));
@@ -544,7 +561,7 @@ impl Message {
     fn write_array(&self, data: *mut u8, count: usize, element: AnyType) -> Result<u64> {
         let sent = self.written_array()?;
         let is_bytes = element.name == "u8";
-        if sent.of.element != element && !is_bytes {
+        if !sent.of.element.agrees(element) && !is_bytes {
             let text = format!(
                 "expected the type `{}`, as was sent, found `{}`",
                 sent.of.element.name, element.name

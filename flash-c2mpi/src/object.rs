@@ -9,8 +9,9 @@
 //! The list is locked while it is sent, received or changed: a second use at the same time is an error, or
 //! waits for none.
 
+use crate::deferred::begin_waiting;
 use crate::error::{Code, Error, Result};
-use crate::frame::{Elements, Frame};
+use crate::frame;
 use crate::unified::{self, Unified};
 use flash_core::index::Dim;
 use flash_core::memory::{AnyMemory, AnyType};
@@ -203,6 +204,25 @@ impl ComputeObj {
         }
     }
 
+    /// That there is a scalar of a type at a position.
+    pub(crate) fn check_scalar(&self, position: usize, element: AnyType) -> Result<()> {
+        match self.read()?.items.get(position) {
+            Some(Item::Scalar(own, _)) if own.agrees(element) => Ok(()),
+            other => {
+                let found = match other {
+                    Some(Item::Scalar(own, _)) => format!("one of `{}`", own.name),
+                    Some(Item::Array(_)) => "an array".to_owned(),
+                    None => "nothing".to_owned(),
+                };
+                let text = format!(
+                    "argument {position}: expected a scalar of `{}`, as was sent, found {found}",
+                    element.name
+                );
+                Err(Error::new(Code::Type, text))
+            }
+        }
+    }
+
     /// Adds an array of the program's: an external one, or, if it lies in what `MPIX_Alloc_mem` gave, a
     /// unified one.
     ///
@@ -274,27 +294,25 @@ impl ComputeObj {
     /// Its frame, by which another process receives it.
     pub(crate) fn frame(&self) -> Result<Vec<u8>> {
         let contents = self.read()?;
-        let guards = contents.arrays.iter().map(|array| match &array.place {
-            Place::External(_) => Ok(None),
-            Place::Unified(memory, range) => memory.read(range.clone().unwrap_or(0..memory.len())).map(Some),
-            Place::Internal { memory, .. } | Place::Owned(memory) => memory.read(0..memory.len()).map(Some),
-        });
-        let guards: Vec<_> = guards.collect::<Result<_, _>>()?;
-        let arrays = contents.arrays.iter().zip(&guards).map(|(array, guard)| Elements {
-            element: array.element,
-            shape: array.shape.clone(),
-            written: true,
-            bytes: match (guard, &array.place) {
-                (Some(guard), _) => guard,
-                (None, Place::External(address)) if array.bytes() > 0 => {
+        begin_waiting();
+        let arrays = contents.arrays.iter().map(|array| (array, true));
+        frame::write(true, &contents.items, arrays, |number, to| {
+            let array = &contents.arrays[number];
+            let (memory, range) = match &array.place {
+                Place::External(address) => {
                     let from: *const u8 = std::ptr::with_exposed_provenance(*address);
                     // SAFETY: the caller of `add_array` vouches for that many bytes.
-                    unsafe { std::slice::from_raw_parts(from, array.bytes()) }
+                    to.extend_from_slice(unsafe { std::slice::from_raw_parts(from, array.bytes()) });
+                    return Ok(());
                 }
-                _ => &[],
-            },
-        });
-        Frame { is_sent: true, items: contents.items.clone(), arrays: arrays.collect() }.write()
+                Place::Unified(memory, Some(range)) => (memory, range.clone()),
+                Place::Unified(memory, None) | Place::Internal { memory, .. } | Place::Owned(memory) => {
+                    (memory, 0..memory.len())
+                }
+            };
+            to.extend_from_slice(&memory.read(range)?);
+            Ok(())
+        })
     }
 
     /// An argument. What devices have of an array comes to the host first.
@@ -302,6 +320,7 @@ impl ComputeObj {
     /// # Errors
     /// [`Code::Argument`] if there is none; [`Code::Busy`]; what a device says.
     pub fn argument(&self, position: usize) -> Result<Argument> {
+        begin_waiting();
         let contents = self.read()?;
         match contents.items.get(position) {
             Some(Item::Scalar(element, bytes)) => Ok(Argument {

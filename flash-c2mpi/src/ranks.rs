@@ -17,9 +17,9 @@ use crate::world::Status;
 use flash_backend::settings;
 use flash_net::World;
 use flash_net_mpi::{Arrival, Channel, Ranks, Transfer, TransferError, until};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Decided by the first program of the process.
 static RANKS: OnceLock<Result<&'static Ranks, String>> = OnceLock::new();
@@ -60,14 +60,49 @@ pub struct Ordinary {
 }
 
 /// A message to or from ordinary ranks that was begun.
-pub struct Going {
+pub enum Going {
+    /// To one.
+    Sent(Sending),
+    /// From one.
+    Received(Posted),
+}
+
+/// A send.
+pub struct Sending {
     ranks: &'static Ranks,
-    /// What is not over. Of a receive it is one.
+    /// What is not over.
     transfers: SmallVec<[Transfer; 2]>,
-    /// Of a send, what it is.
-    sent: Option<Status>,
+    status: Status,
     /// The bytes that are sent, if they are its own.
     kept: Vec<u8>,
+}
+
+/// A receive of elements, by its number in [`RECEIVES`].
+pub struct Posted {
+    ranks: &'static Ranks,
+    number: u64,
+}
+
+/// The receives of elements that were posted, in this order. MPI gives messages to them in this order, too, so
+/// that is how the words are taken of those without elements.
+static RECEIVES: Mutex<Receives> = Mutex::new(Receives { all: Vec::new(), last: 0 });
+
+struct Receives {
+    all: Vec<Receive>,
+    last: u64,
+}
+
+struct Receive {
+    number: u64,
+    from: u32,
+    state: ReceiveState,
+    /// Nothing waits for it any more.
+    is_left: bool,
+}
+
+enum ReceiveState {
+    Goes(Transfer),
+    Over(Result<Status>),
 }
 
 /// Where messages come from: one rank, or any.
@@ -122,9 +157,9 @@ impl Ordinary {
         self.rank == self.ranks.rank()
     }
 
-    /// True if any thread may send to it.
-    pub fn takes_threads(&self) -> bool {
-        self.ranks.take_threads()
+    /// True if a thread that the program does not know may send to it.
+    pub fn takes_own_thread(&self) -> bool {
+        self.ranks.take_own_thread()
     }
 
     /// Begins to send elements.
@@ -141,7 +176,9 @@ impl Ordinary {
         }
         // SAFETY: the caller vouches.
         let transfer = unsafe { self.ranks.send(Channel::Elements, (from, bytes), self.rank, tag) };
-        Ok(self.sending(smallvec![transfer.map_err(failed)?], Vec::new(), tag))
+        let mut sending = self.sending(Vec::new(), tag);
+        sending.transfers.push(transfer.map_err(failed)?);
+        Ok(Going::Sent(sending))
     }
 
     /// Begins to send elements that it keeps.
@@ -149,12 +186,13 @@ impl Ordinary {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_kept(&self, bytes: Vec<u8>, tag: i32) -> Result<Going> {
-        // SAFETY: they stay with the message.
-        let mut going = unsafe { self.send(bytes.as_ptr(), bytes.len(), tag)? };
-        if !bytes.is_empty() {
-            going.kept = bytes;
+        crate::world::check_tag(tag)?;
+        if bytes.is_empty() {
+            return self.send_words(Vec::new(), tag);
         }
-        Ok(going)
+        let mut sending = self.sending(bytes, tag);
+        sending.begin(Channel::Elements, false)?;
+        Ok(Going::Sent(sending))
     }
 
     /// Begins to say why there are no elements.
@@ -171,27 +209,22 @@ impl Ordinary {
     /// As [`send`](Self::send).
     pub fn send_object(&self, frame: Vec<u8>, tag: i32) -> Result<Going> {
         crate::world::check_tag(tag)?;
-        // SAFETY: they stay with the message.
-        let transfer =
-            unsafe { self.ranks.send(Channel::Objects, (frame.as_ptr(), frame.len()), self.rank, tag) };
-        Ok(self.sending(smallvec![transfer.map_err(failed)?], frame, tag))
+        let mut sending = self.sending(frame, tag);
+        sending.begin(Channel::Objects, false)?;
+        Ok(Going::Sent(sending))
     }
 
     /// A message without elements, and what is said about it before.
     fn send_words(&self, words: Vec<u8>, tag: i32) -> Result<Going> {
-        let (to, none) = (self.rank, (std::ptr::null(), 0));
-        let mut going = self.sending(SmallVec::new(), words, tag);
-        let words = (going.kept.as_ptr(), going.kept.len());
-        for (channel, what) in [(Channel::Words, words), (Channel::Elements, none)] {
-            // SAFETY: the words stay with the message.
-            going.transfers.push(unsafe { self.ranks.send(channel, what, to, tag) }.map_err(failed)?);
-        }
-        Ok(going)
+        let mut sending = self.sending(words, tag);
+        sending.begin(Channel::Words, false)?;
+        sending.begin(Channel::Elements, true)?;
+        Ok(Going::Sent(sending))
     }
 
-    fn sending(&self, transfers: SmallVec<[Transfer; 2]>, kept: Vec<u8>, tag: i32) -> Going {
-        let sent = Some(Status { source: self.rank as i32, tag, bytes: 0 });
-        Going { ranks: self.ranks, transfers, sent, kept }
+    fn sending(&self, kept: Vec<u8>, tag: i32) -> Sending {
+        let status = Status { source: self.rank as i32, tag, bytes: 0 };
+        Sending { ranks: self.ranks, transfers: SmallVec::new(), status, kept }
     }
 
     /// Begins to receive at most this many bytes of elements.
@@ -204,8 +237,7 @@ impl Ordinary {
     pub unsafe fn receive(&self, into: *mut u8, bytes: usize, tag: i32) -> Result<Going> {
         // SAFETY: the caller vouches.
         let transfer = unsafe { self.ranks.receive(into, bytes, self.rank, wanted(tag)?) };
-        let transfers = smallvec![transfer.map_err(failed)?];
-        Ok(Going { ranks: self.ranks, transfers, sent: None, kept: Vec::new() })
+        Ok(Going::Received(Posted::new(self.ranks, self.rank, transfer.map_err(failed)?)))
     }
 }
 
@@ -223,12 +255,18 @@ impl Source {
     /// # Safety
     /// There is room for them.
     pub unsafe fn receive_now(&self, into: *mut u8, bytes: usize, tag: i32) -> Result<Option<Status>> {
-        let from = (self.rank, wanted(tag)?);
+        let (ranks, from) = (self.ranks, (self.rank, wanted(tag)?));
+        // Until the words of a message without elements are taken, no other thread takes one.
+        let mut receives = receives();
         // SAFETY: the caller vouches.
-        let taken = unsafe { self.ranks.take(Channel::Elements, from, |_| (into, bytes)) };
-        let Some((_, transfer)) = taken.map_err(failed)? else { return Ok(None) };
-        let arrival = self.ranks.wait(transfer).map_err(failed)?;
-        arrived(self.ranks, arrival).map(Some)
+        let taken = unsafe { ranks.take(Channel::Elements, from, |_| (into, bytes)) };
+        let Some((found, transfer)) = taken.map_err(failed)? else { return Ok(None) };
+        if found.bytes > 0 {
+            drop(receives);
+            return Ok(Some(status(ranks.wait(transfer).map_err(failed)?)));
+        }
+        look(ranks, &mut receives.all, found.source);
+        arrived(ranks, ranks.wait(transfer).map_err(failed)?).map(Some)
     }
 
     /// Receives the frame of a compute object, if one has come.
@@ -260,16 +298,20 @@ fn take_bytes(
     channel: Channel,
     from: (Option<u32>, Option<i32>),
 ) -> Result<Option<(Vec<u8>, Status)>> {
-    let mut bytes = Vec::new();
+    let mut bytes: Vec<u8> = Vec::new();
     // SAFETY: the vector has that room, and is not touched until the transfer is over.
     let taken = unsafe {
         ranks.take(channel, from, |count| {
-            bytes = vec![0u8; count];
-            (bytes.as_mut_ptr(), count)
+            // Without room the message is cut off, and lost.
+            if bytes.try_reserve_exact(count).is_ok() {
+                bytes.resize(count, 0);
+            }
+            (bytes.as_mut_ptr(), bytes.len())
         })
     };
-    let Some((_, transfer)) = taken.map_err(failed)? else { return Ok(None) };
+    let Some((found, transfer)) = taken.map_err(failed)? else { return Ok(None) };
     match ranks.wait(transfer) {
+        Err(_) if bytes.len() < found.bytes => Err(frame::no_memory(found.bytes)),
         Ok(arrival) => {
             bytes.truncate(arrival.bytes);
             Ok(Some((bytes, status(arrival))))
@@ -309,22 +351,96 @@ impl Going {
     /// # Errors
     /// As [`wait`](Self::wait); it is over, too.
     pub fn test(&mut self) -> Result<Option<Status>> {
-        while let Some(transfer) = self.transfers.last_mut() {
-            let Some(arrival) = self.ranks.test(transfer).map_err(failed)? else { return Ok(None) };
-            self.transfers.pop();
-            if self.sent.is_none() {
-                return arrived(self.ranks, arrival).map(Some);
-            }
+        match self {
+            Going::Sent(sending) => sending.test(),
+            Going::Received(posted) => posted.test(),
         }
-        Ok(self.sent)
     }
 }
 
-impl Drop for Going {
+impl Sending {
+    /// Begins to send what it keeps, or nothing.
+    fn begin(&mut self, channel: Channel, nothing: bool) -> Result<()> {
+        let bytes = if nothing { (std::ptr::null(), 0) } else { (self.kept.as_ptr(), self.kept.len()) };
+        // SAFETY: they stay with the message, which keeps them until the transfer is over.
+        let transfer = unsafe { self.ranks.send(channel, bytes, self.status.source as u32, self.status.tag) };
+        self.transfers.push(transfer.map_err(failed)?);
+        Ok(())
+    }
+
+    fn test(&mut self) -> Result<Option<Status>> {
+        while let Some(transfer) = self.transfers.last_mut() {
+            if self.ranks.test(transfer).map_err(failed)?.is_none() {
+                return Ok(None);
+            }
+            self.transfers.pop();
+        }
+        Ok(Some(self.status))
+    }
+}
+
+impl Drop for Sending {
     fn drop(&mut self) {
         if !self.transfers.is_empty() {
             // They go on.
             std::mem::forget(std::mem::take(&mut self.kept));
+        }
+    }
+}
+
+fn receives() -> MutexGuard<'static, Receives> {
+    RECEIVES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Finds out which receives from a rank are over, the first one first.
+fn look(ranks: &'static Ranks, receives: &mut [Receive], from: u32) {
+    for receive in receives.iter_mut().filter(|receive| receive.from == from) {
+        if let ReceiveState::Goes(transfer) = &mut receive.state {
+            let over = match ranks.test(transfer) {
+                Ok(None) => continue,
+                Ok(Some(arrival)) => arrived(ranks, arrival),
+                Err(error) => Err(failed(error)),
+            };
+            receive.state = ReceiveState::Over(over);
+        }
+    }
+}
+
+impl Posted {
+    fn new(ranks: &'static Ranks, from: u32, transfer: Transfer) -> Posted {
+        let mut receives = receives();
+        receives.last += 1;
+        let number = receives.last;
+        let state = ReceiveState::Goes(transfer);
+        receives.all.push(Receive { number, from, state, is_left: false });
+        Posted { ranks, number }
+    }
+
+    fn test(&mut self) -> Result<Option<Status>> {
+        let mut receives = receives();
+        let Some(own) = receives.all.iter().position(|receive| receive.number == self.number) else {
+            return Ok(None);
+        };
+        let from = receives.all[own].from;
+        look(self.ranks, &mut receives.all[..=own], from);
+        if let ReceiveState::Goes(_) = receives.all[own].state {
+            return Ok(None);
+        }
+        let receive = receives.all.remove(own);
+        receives.all.retain(|other| !other.is_left || matches!(other.state, ReceiveState::Goes(_)));
+        match receive.state {
+            ReceiveState::Over(over) => over.map(Some),
+            ReceiveState::Goes(_) => Ok(None),
+        }
+    }
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        // It goes on, and its words are its own.
+        let mut receives = receives();
+        if let Some(own) = receives.all.iter_mut().find(|receive| receive.number == self.number) {
+            own.is_left = true;
         }
     }
 }

@@ -399,6 +399,8 @@ impl World {
     /// # Errors
     /// [`Code::Rank`] if it is none, or freed.
     pub fn free(&self, id: i32) -> Result<()> {
+        // What was sent runs, also if nothing receives it.
+        begin_waiting();
         if Kind::of(id) == Some(Kind::Buffer) {
             let buffer = BUFFERS.remove(id)?;
             if let Ok(child) = CHILDREN.get(buffer.child) {
@@ -504,7 +506,12 @@ impl World {
             begin_waiting();
         }
         let envelope = match mailbox.take(wanted) {
-            Some(envelope) => envelope,
+            Some(envelope) => {
+                if !envelope.is_deferred() {
+                    begin_waiting();
+                }
+                envelope
+            }
             None => {
                 begin_waiting();
                 mailbox.wait(wanted, || self.is_alive(source))?
@@ -694,12 +701,16 @@ pub(crate) fn finished<R>(
 /// What went wrong with the function that should have made it; [`Code::Type`], [`Code::Count`] and others if it
 /// does not fit.
 pub(crate) fn deliver_frame(frame: Frame<'_>, object: &ComputeObj) -> Result<u64> {
-    let is_sent = frame.is_sent;
+    let with_scalars = frame.is_sent && !object.is_empty()?;
     let mut message = Message::of_frame(frame)?;
-    if is_sent && !object.is_empty()? {
-        message.scalars().try_for_each(|(position, bytes)| object.set_scalar(position, bytes))?;
+    if with_scalars {
+        message.scalars().try_for_each(|(position, element, _)| object.check_scalar(position, element))?;
     }
-    message.deliver(&Into::Object(object), None)
+    let bytes = message.deliver(&Into::Object(object), None)?;
+    if with_scalars {
+        message.scalars().try_for_each(|(position, _, bytes)| object.set_scalar(position, bytes))?;
+    }
+    Ok(bytes)
 }
 
 pub(crate) fn check_tag(tag: i32) -> Result<()> {

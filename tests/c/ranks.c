@@ -1,5 +1,5 @@
 /* Ordinary ranks of C2MPI: messages of every kind in a ring of processes, beside a child rank, results that are
- * forwarded, and what all do together. With OWN the program
+ * forwarded, and what all do together. With OWN, a level of threads, the program
  * has initialized MPI itself, and sends messages of its own with the same tags. */
 #ifdef OWN
 #include <mpi.h>
@@ -78,7 +78,7 @@ static void objects(MPIX_ComputeObj obj, float *c)
     OK(MPIX_Wait(&requests[0], MPIX_STATUS_IGNORE));
     OK(MPIX_Wait(&requests[1], MPIX_STATUS_IGNORE));
 
-    /* One that has other arguments is lost, with words. */
+    /* One that has other arguments is lost, with words, and changes nothing. */
     OK(MPIX_ComputeObj_reset(theirs));
     OK(MPIX_ComputeObj_scalar(theirs, &n, MPIX_UINT64_T));
     OK(MPIX_Send(obj, 1, MPIX_COMPUTE_OBJ, right, 23, all));
@@ -179,6 +179,41 @@ static void forwarding(MPIX_ComputeObj obj, int child, float *a, float *c)
     FAILS(MPIX_Recv(c, 4, MPIX_FLOAT, left, 34, all, &status), MPIX_ERR_FAILED);
     OK(MPIX_Recv(c, 4, MPIX_FLOAT, left, 34, all, &status));
     IS(status.bytes == 4 * sizeof *c && c[3] == (float)(10 * left + 3));
+
+    /* Of two without elements each request has its own, whichever is waited for first. */
+    MPIX_Request first, second;
+    OK(MPIX_Irecv(c, 4, MPIX_FLOAT, left, 35, all, &first));
+    OK(MPIX_Irecv(c, 4, MPIX_FLOAT, left, 35, all, &second));
+    OK(MPIX_SendFwd(a, 4, MPIX_FLOAT, broken, right, 35, all));
+    OK(MPIX_Send(NULL, 0, MPIX_FLOAT, right, 35, all));
+    OK(MPIX_Wait(&second, &status));
+    IS(status.bytes == 0);
+    FAILS(MPIX_Wait(&first, &status), MPIX_ERR_FAILED);
+
+    /* What others have, too, is sent as it is when its own function has ended. */
+    int buffer = 0;
+    float twos[4] = { 2, 2, 2, 2 }, ones[4] = { 1, 1, 1, 1 };
+    MPIX_ComputeObj step;
+    uint64_t four = 4;
+    OK(MPIX_CreateBuffer(0, 1, 1, 4, 4, &buffer));
+    OK(MPIX_ComputeObj_create(&step));
+    OK(MPIX_ComputeObj_scalar(step, &four, MPIX_UINT64_T));
+    OK(MPIX_ComputeObj_vector(step, twos, 4, MPIX_FLOAT));
+    OK(MPIX_ComputeObj_vector(step, ones, 4, MPIX_FLOAT));
+    OK(MPIX_ComputeObj_buffer(step, buffer));
+    for (int round = 0; round < 10; round++) {
+        twos[0] = (float)(2 + round);
+        OK(MPIX_SendFwd(step, 1, MPIX_COMPUTE_OBJ, child, right, 36, all));
+    }
+    for (int round = 0; round < 10; round++) {
+        MPIX_Argument argument;
+        OK(MPIX_ComputeObj_reset(theirs));
+        OK(MPIX_Recv(theirs, 1, MPIX_COMPUTE_OBJ, left, 36, all, MPIX_STATUS_IGNORE));
+        OK(MPIX_ComputeObj_get(theirs, 3, &argument));
+        IS(((const float *)argument.data)[0] == (float)(2 + round) && ((const float *)argument.data)[3] == 2);
+    }
+    OK(MPIX_Free(&step));
+    OK(MPIX_Free(&buffer));
     OK(MPIX_Free(&broken));
     OK(MPIX_Free(&large));
     OK(MPIX_Free(&theirs));
@@ -266,7 +301,7 @@ int main(int argc, char **argv)
     int flag, count, child = 0, number = 7, numbers[10] = { 0 };
 #ifdef OWN
     int given;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
+    MPI_Init_thread(&argc, &argv, OWN, &given);
 #endif
     OK(MPIX_Initialize(&argc, &argv));
     OK(MPIX_Comm_rank(all, &rank));

@@ -8,7 +8,9 @@ use super::types::{COMPUTE_OBJ, MPIX_Comm, MPIX_ComputeObj, MPIX_Datatype};
 use super::{list, null, object, place, world};
 use crate::child::To;
 use crate::collective::{self, Operation, TAG};
+use crate::deferred::begin_waiting;
 use crate::error::{Code, Error, Result};
+use crate::frame::no_memory;
 use crate::mailbox::Wanted;
 use crate::ranks::{self, failed};
 use crate::world::Target;
@@ -78,6 +80,7 @@ impl All {
         if comm != COMM_WORLD {
             return Ok(None);
         }
+        begin_waiting();
         let world = world()?;
         if world.parents() > 1 {
             let text = format!(
@@ -374,7 +377,10 @@ pub unsafe extern "C" fn MPIX_Reduce(
             if is_root && recvbuf.is_null() && bytes > 0 {
                 return Err(null("elements"));
             }
-            let mut parts = vec![0u8; if is_root { bytes * all.size() } else { 0 }];
+            let room = if is_root { bytes.saturating_mul(all.size()) } else { 0 };
+            let mut parts = Vec::new();
+            parts.try_reserve_exact(room).map_err(|_| no_memory(room))?;
+            parts.resize(room, 0u8);
             // SAFETY: the caller vouches for the elements; there is that room.
             unsafe { all.gather(sendbuf.cast(), bytes, parts.as_mut_ptr(), root)? };
             let (total, others) = parts.split_at_mut(if is_root { bytes } else { 0 });

@@ -6,6 +6,7 @@ use super::types::*;
 use super::{id_of, null, object, place, world};
 use crate::child::{Child, To};
 use crate::collective::TAG;
+use crate::deferred::begin_waiting;
 use crate::error::{Code, Error, Result};
 use crate::forward;
 use crate::frame::Frame;
@@ -45,6 +46,7 @@ impl FromRanks {
     /// # Safety
     /// As for `MPIX_Recv`.
     unsafe fn now(&self) -> Result<Option<Status>> {
+        begin_waiting();
         if self.source.is_any() {
             let wanted = Wanted { child: ANY_SOURCE, tag: self.tag };
             // SAFETY: the caller vouches.
@@ -117,7 +119,11 @@ fn ordinary(number: c_int) -> Result<Option<Ordinary>> {
         return Ok(None);
     }
     world()?;
-    ranks::of(number)
+    let rank = ranks::of(number)?;
+    if rank.is_some() {
+        begin_waiting();
+    }
+    Ok(rank)
 }
 
 /// Begins to send to a number that is an ordinary rank; `None`: it is none.
@@ -301,8 +307,9 @@ pub unsafe extern "C" fn MPIX_Send(
 /// As `MPIX_Send`; the result goes to the parent rank `dest` instead, which receives it from the child rank.
 ///
 /// In a job of MPI `dest` is an ordinary rank. Another process receives the result from this one's rank: as a
-/// compute object if that was sent, else as the elements of the array that the function writes. The call does
-/// not wait for the function, unless the program has asked MPI for `MPI_THREAD_FUNNELED` or less.
+/// compute object if that was sent, else as the elements of the array that the function writes. The call waits
+/// for the function if it has arrays that are not copied (memory of `MPIX_Alloc_mem`, buffers), which are the
+/// program's again then, and if the program has initialized MPI with less than `MPI_THREAD_MULTIPLE`.
 ///
 /// Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank or an ordinary rank that is none.
 ///
@@ -421,14 +428,16 @@ pub unsafe extern "C" fn MPIX_Isend(
         // SAFETY: the caller vouches.
         unsafe {
             let request = place(request, "request")?;
-            let sent = match send_to_rank((buf, count, datatype), child, tag)? {
-                Some(going) => Request::Ordinary(Mutex::new(Some(going))),
+            let sent = begun_with_ranks(child, || send_to_rank((buf, count, datatype), child, tag))?;
+            let id = match sent {
+                Some(id) => id,
                 None => {
                     send((buf, count, datatype), (child, To::Parent(parent())), tag)?;
-                    Request::Sent(Status { source: child, tag, bytes: 0 })
+                    let sent = Request::Sent(Status { source: child, tag, bytes: 0 });
+                    REQUESTS.insert(Arc::new(sent))?
                 }
             };
-            *request = std::ptr::without_provenance_mut(REQUESTS.insert(Arc::new(sent))? as usize);
+            *request = std::ptr::without_provenance_mut(id as usize);
         }
         Ok(())
     })
@@ -458,20 +467,43 @@ pub unsafe extern "C" fn MPIX_Irecv(
         // SAFETY: the caller vouches.
         let request = unsafe { place(request, "request")? };
         // SAFETY: the caller vouches.
-        let posted = match unsafe { receive_of_rank((buf, count, datatype), child, tag)? } {
-            Some(going) => Request::Ordinary(Mutex::new(Some(going))),
+        let posted =
+            begun_with_ranks(child, || unsafe { receive_of_rank((buf, count, datatype), child, tag) })?;
+        let id = match posted {
+            Some(id) => id,
             None => {
                 let (to, parent) = (Place::new(buf, count, datatype)?, parent());
-                match ranks_of(child)? {
+                REQUESTS.insert(Arc::new(match ranks_of(child)? {
                     Some(source) => Request::FromRanks(FromRanks { source, tag, parent, to }),
                     None => Request::Receive(world()?.post(parent, Wanted { child, tag })?, to),
-                }
+                }))?
             }
         };
-        let id = REQUESTS.insert(Arc::new(posted))?;
         *request = std::ptr::without_provenance_mut(id as usize);
         Ok(())
     })
+}
+
+/// The number of a request for what `begin` begins with an ordinary rank, if it does. The number comes first,
+/// so that nothing is begun that has none.
+fn begun_with_ranks(number: c_int, begin: impl FnOnce() -> Result<Option<Going>>) -> Result<Option<c_int>> {
+    if ordinary(number)?.is_none() {
+        return Ok(None);
+    }
+    let request = Arc::new(Request::Ordinary(Mutex::new(None)));
+    let id = REQUESTS.insert(request.clone())?;
+    match begin() {
+        Ok(Some(going)) => {
+            if let Request::Ordinary(place) = &*request {
+                *taken(place) = Some(going);
+            }
+            Ok(Some(id))
+        }
+        other => {
+            REQUESTS.remove(id)?;
+            other.map(|_| None)
+        }
+    }
 }
 
 fn taken(going: &Mutex<Option<Going>>) -> MutexGuard<'_, Option<Going>> {

@@ -145,6 +145,30 @@ fn messages_of_an_agent_that_is_killed_run_on_another_one() {
     with_agents(body, "messages_of_an_agent_that_is_killed_run_on_another_one");
 }
 
+/// What the program writes in unified memory is in pages of an agent at once. Another device that the message
+/// moves to has an older copy, and is told.
+#[test]
+fn a_message_that_moves_has_what_the_program_has_written_last() {
+    let body = |world: Arc<World>| {
+        let apart = claim_on(&world, "SLOW", "TEST:0", None);
+        let child = claim_on(&world, "SLOW", "ALL_CPU@agent,TEST:0", None);
+        let (lost, hold, arrays) = (device(&world, child), Hold::new(), two(true));
+        let object = slow(0, &arrays, LONG);
+        fill(arrays[0], 7);
+        world.send(&object, apart, 0, 0).unwrap();
+        receive(&world, &object, 0, apart, 0).unwrap();
+        assert!(is_all(arrays[1], 14));
+        fill(arrays[0], 8);
+        object.set_scalar(0, &hold.0.to_ne_bytes()).unwrap();
+        world.send(&object, child, 0, 0).unwrap();
+        hold.kill(&lost);
+        receive(&world, &object, 0, child, 0).unwrap();
+        assert!(is_all(arrays[1], 16));
+        assert_ne!(device(&world, child), lost);
+    };
+    with_agents(body, "a_message_that_moves_has_what_the_program_has_written_last");
+}
+
 #[test]
 fn without_another_device_a_new_process_of_the_same_one_runs_them() {
     let body = |world: Arc<World>| {

@@ -615,15 +615,17 @@ impl Mpi {
         Ok(())
     }
 
-    /// True if any thread may call the library, one at a time, as the program has initialized it.
+    /// True if a thread of FLASH's own may call the library, whatever the program does: where the program has
+    /// initialized it, its calls are not made with our lock.
     ///
     /// # Errors
     /// What the library says.
-    pub(crate) fn takes_threads(&self) -> Result<bool, String> {
+    pub(crate) fn takes_own_thread(&self) -> Result<bool, String> {
         let mut level = 0;
         // SAFETY: our own variable.
         self.call(|all| unsafe { all.query_thread(&mut level) })?;
-        Ok(level >= self.numbers.serialized)
+        let is_of_program = *self.state() == State::OfProgram;
+        Ok(level >= if is_of_program { self.numbers.multiple } else { self.numbers.serialized })
     }
 
     /// That this thread may call the library, as the program has initialized it.

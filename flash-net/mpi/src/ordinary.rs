@@ -113,9 +113,9 @@ impl Ranks {
         self.size
     }
 
-    /// True if any thread may send and receive, and not the program's main thread alone.
-    pub fn take_threads(&self) -> bool {
-        self.mpi.takes_threads().unwrap_or(false)
+    /// True if a thread that the program does not know may send and receive.
+    pub fn take_own_thread(&self) -> bool {
+        self.mpi.takes_own_thread().unwrap_or(false)
     }
 
     fn check(&self, rank: u32) -> Result<(), TransferError> {

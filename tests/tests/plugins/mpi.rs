@@ -440,8 +440,10 @@ fn ordinary_ranks_of_c2mpi_are_those_of_mpi() {
         let include = format!("-I{}", folder.join("include").display());
         let library = folder.join("lib/libmpi.so");
         let run = format!("-Wl,-rpath,{},--allow-shlib-undefined", folder.join("lib").display());
-        let flags = ["-DOWN", &include, library.to_str().unwrap(), &run];
-        done(&ranks_program(place.path(), &flags), 3);
+        for level in ["FUNNELED", "SERIALIZED", "MULTIPLE"] {
+            let own = format!("-DOWN=MPI_THREAD_{level}");
+            done(&ranks_program(place.path(), &[&own, &include, library.to_str().unwrap(), &run]), 3);
+        }
     }
 }
 
