@@ -394,15 +394,25 @@ fn receives() -> MutexGuard<'static, Receives> {
 
 /// Finds out which receives from a rank are over, the first one first.
 fn look(ranks: &'static Ranks, receives: &mut [Receive], from: u32) {
-    for receive in receives.iter_mut().filter(|receive| receive.from == from) {
-        if let ReceiveState::Goes(transfer) = &mut receive.state {
-            let over = match ranks.test(transfer) {
-                Ok(None) => continue,
-                Ok(Some(arrival)) => arrived(ranks, arrival),
-                Err(error) => Err(failed(error)),
-            };
-            receive.state = ReceiveState::Over(over);
+    for at in 0..receives.len() {
+        let (before, receive) = receives.split_at_mut(at);
+        let receive = &mut receive[0];
+        if receive.from != from {
+            continue;
         }
+        let ReceiveState::Goes(transfer) = &mut receive.state else { continue };
+        let over = match ranks.test(transfer) {
+            Ok(None) => continue,
+            Ok(Some(arrival)) => {
+                if arrival.bytes == 0 {
+                    // Those before it may have got theirs since they were looked at.
+                    look(ranks, before, from);
+                }
+                arrived(ranks, arrival)
+            }
+            Err(error) => Err(failed(error)),
+        };
+        receive.state = ReceiveState::Over(over);
     }
 }
 
