@@ -606,9 +606,9 @@ int MPIX_Send(const void *buf,
 // As `MPIX_Send`; the result goes to the parent rank `dest` instead, which receives it from the child rank.
 //
 // In a job of MPI `dest` is an ordinary rank. Another process receives the result from this one's rank: as a
-// compute object if that was sent, else as the elements of the array that the function writes. The call waits
-// for the function if it has arrays that are not copied (memory of `MPIX_Alloc_mem`, buffers), which are the
-// program's again then, and if the program has initialized MPI with less than `MPI_THREAD_MULTIPLE`.
+// compute object if that was sent, else as the elements of the array that the function writes. The call
+// waits for the function if it has arrays that are not copied (memory of `MPIX_Alloc_mem`, buffers), which
+// are the program's again then, and if the program has initialized MPI with less than `MPI_THREAD_MULTIPLE`.
 //
 // Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank or an ordinary rank that is none.
 //
@@ -662,8 +662,8 @@ int MPIX_Isend(const void *buf,
                MPIX_Request *request);
 
 // As `MPIX_Recv`, which does not wait: the request gets the first message that fits, of those that no
-// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`. In a job of MPI, one from any source, or of
-// a compute object from an ordinary rank, takes what there is when it is waited for or tested.
+// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`. In a job of MPI, one from any source, or
+// of a compute object from an ordinary rank, takes what there is when it is waited for or tested.
 //
 // Errors: `MPIX_ERR_RANK`, also for a buffer; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
 // `MPIX_ERR_COUNT`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG`; `MPIX_ERR_NO_MEM`.
@@ -788,14 +788,14 @@ int MPIX_Scatter(const void *sendbuf,
 // `sendbuf` and what follows it are not used, as the root is no member. `root` is the parent rank of this
 // thread.
 //
-// With `MPIX_COMM_WORLD`, the ordinary rank `root` gets the elements that each has at `sendbuf`, in the order
-// of their ranks. `recvbuf` is used at `root` alone.
+// With `MPIX_COMM_WORLD`, the ordinary rank `root` gets the elements that each has at `sendbuf`, in the
+// order of their ranks. `recvbuf` is used at `root` alone.
 //
 // Errors: as those of `MPIX_Recv`, of the first that fails; all are received. `MPIX_ERR_COMM`;
 // `MPIX_ERR_RANK` for another root; `MPIX_ERR_OTHER` with MPI's words.
 //
-// The caller's duty: There is room for what each child rank gives at `recvbuf`, each as for `MPIX_Recv`; with `MPIX_COMM_WORLD`,
-// at `root` room for the elements of all, and at `sendbuf` those of one.
+// The caller's duty: There is room for what each child rank gives at `recvbuf`, each as for `MPIX_Recv`; with
+// `MPIX_COMM_WORLD`, at `root` room for the elements of all, and at `sendbuf` those of one.
 int MPIX_Gather(const void *sendbuf,
                 int sendcount,
                 MPIX_Datatype sendtype,
@@ -809,9 +809,9 @@ int MPIX_Gather(const void *sendbuf,
 // each, and combines them: `op` is `MPIX_SUM`, `MPIX_PROD`, `MPIX_MIN` or `MPIX_MAX`. `sendbuf` is not used,
 // as the root is no member. `root` is the parent rank of this thread.
 //
-// With `MPIX_COMM_WORLD`, those that each ordinary rank has at `sendbuf`, always in the order of their ranks,
-// so that the same numbers give the same bits. `root` has memory for those of all meanwhile. `recvbuf` is used
-// at `root` alone.
+// With `MPIX_COMM_WORLD`, those that each ordinary rank has at `sendbuf`, always in the order of their
+// ranks, so that the same numbers give the same bits. `root` has memory for those of all meanwhile.
+// `recvbuf` is used at `root` alone.
 //
 // Errors: as those of `MPIX_Gather`; `MPIX_ERR_TYPE` for what are no numbers; `MPIX_ERR_ARG` for no
 // operation.

@@ -5,9 +5,9 @@
 //! received right after they were sent, some in a row, does not start the next one. The receive runs it.
 //!
 //! At most one message of the process waits in this way, and for nothing but its receive: every other call
-//! that sends, receives, probes or touches a buffer [begins](begin_waiting) it first. So nothing of C2MPI sees
-//! a difference, but that a thread which now computes for a while does so alone, once: a message that was not
-//! received at once ends the row.
+//! that sends, receives, probes or touches a buffer [begins](begin_waiting) it first. So nothing of C2MPI
+//! sees a difference, but that a thread which now computes for a while does so alone, once: a message that
+//! was not received at once ends the row.
 
 use flash_core::{Error, Handle, Pipeline};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

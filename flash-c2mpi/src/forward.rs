@@ -3,9 +3,9 @@
 //! `MPIX_SendFwd` to an ordinary rank returns when the function was started. What it makes, or why it made
 //! nothing, is sent when it has finished: by the thread of this module, which begins with the first such
 //! message, sleeps until a function has finished, and looks after transfers as long as there are some, since
-//! MPI has nothing to sleep on. `MPIX_SendFwd` itself waits for the function, and begins to send, where such a
-//! thread may not call MPI, and of a message with arrays that others have, too: what these are when a function
-//! ends can be read only before another message changes them.
+//! MPI has nothing to sleep on. `MPIX_SendFwd` itself waits for the function, and begins to send, where such
+//! a thread may not call MPI, and of a message with arrays that others have, too: what these are when a
+//! function ends can be read only before another message changes them.
 //!
 //! Messages of one tag to one rank are sent in the order in which their functions were sent, and what the
 //! program sends itself comes [after](come_after) them. Others overtake those that have not finished.

@@ -53,8 +53,8 @@ pub(crate) fn failed(error: &Error) -> Vec<u8> {
     to
 }
 
-/// A frame of these arguments and arrays, of which each is written or not. `append` gives the elements of one,
-/// by its number, when those before it are there.
+/// A frame of these arguments and arrays, of which each is written or not. `append` gives the elements of
+/// one, by its number, when those before it are there.
 ///
 /// # Errors
 /// [`Code::Count`] for more arguments than a frame has; [`Code::Memory`]; those of `append`.

@@ -12,8 +12,8 @@
 //! - A **message** (`message.rs`) is one run; **mailboxes** (`mailbox.rs`) hand it to its receiver, who may
 //!   also be the one to run it (`deferred.rs`).
 //! - A **communicator** (`collective.rs`) is several child ranks for one call.
-//! - **Ordinary ranks** (`ranks.rs`) are the processes of a job of MPI, where there is one. Compute objects go
-//!   there as frames (`frame.rs`), results that are forwarded when they are there (`forward.rs`).
+//! - **Ordinary ranks** (`ranks.rs`) are the processes of a job of MPI, where there is one. Compute objects
+//!   go there as frames (`frame.rs`), results that are forwarded when they are there (`forward.rs`).
 //! - **Handles** (`table.rs`) are numbers: one that is freed, or of another kind, is an error.
 //!
 //! `c` is the face in C: `mpix.h` and `libmpix.so`.

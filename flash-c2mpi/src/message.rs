@@ -167,8 +167,8 @@ impl Message {
         }
     }
 
-    /// Takes the arguments of an object, for these kernels on a device; none: for the failsafe. `keep`: what it
-    /// takes to run again, too.
+    /// Takes the arguments of an object, for these kernels on a device; none: for the failsafe. `keep`: what
+    /// it takes to run again, too.
     pub fn fill(
         &mut self,
         object: &Contents,

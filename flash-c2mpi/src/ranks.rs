@@ -3,10 +3,10 @@
 //!
 //! Small numbers are ordinary ranks; child ranks and buffers have numbers of their own (`table.rs`).
 //!
-//! Elements go as they are, and compute objects as frames (`frame.rs`), each on its channel, so that a receive
-//! of elements takes elements. What has none says so, on the channel of words: that it has none, or why, if it
-//! is what a child rank should have made of a forwarded message. Words are sent first, so they are there, or
-//! on their way, when a message without elements has come.
+//! Elements go as they are, and compute objects as frames (`frame.rs`), each on its channel, so that a
+//! receive of elements takes elements. What has none says so, on the channel of words: that it has none, or
+//! why, if it is what a child rank should have made of a forwarded message. Words are sent first, so they are
+//! there, or on their way, when a message without elements has come.
 
 use crate::config::Config;
 use crate::error::{Code, Error, Result};
@@ -83,8 +83,8 @@ pub struct Posted {
     number: u64,
 }
 
-/// The receives of elements that were posted, in this order. MPI gives messages to them in this order, too, so
-/// that is how the words are taken of those without elements.
+/// The receives of elements that were posted, in this order. MPI gives messages to them in this order, too,
+/// so that is how the words are taken of those without elements.
 static RECEIVES: Mutex<Receives> = Mutex::new(Receives { all: Vec::new(), last: 0 });
 
 struct Receives {

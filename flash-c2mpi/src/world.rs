@@ -698,8 +698,8 @@ pub(crate) fn finished<R>(
 /// Writes what another process has sent as a compute object.
 ///
 /// # Errors
-/// What went wrong with the function that should have made it; [`Code::Type`], [`Code::Count`] and others if it
-/// does not fit.
+/// What went wrong with the function that should have made it; [`Code::Type`], [`Code::Count`] and others if
+/// it does not fit.
 pub(crate) fn deliver_frame(frame: Frame<'_>, object: &ComputeObj) -> Result<u64> {
     let with_scalars = frame.is_sent && !object.is_empty()?;
     let mut message = Message::of_frame(frame)?;

@@ -500,8 +500,8 @@ struct Job<'a> {
     /// How many rows take about [`LOOK`] in the phase `looked_in`: a multiple of `align`, which any thread
     /// changes.
     step: AtomicU64,
-    /// What it begins with in each phase: fewer than the kernel's rate says, as earlier launches may have been
-    /// others.
+    /// What it begins with in each phase: fewer than the kernel's rate says, as earlier launches may have
+    /// been others.
     first_step: u64,
     looked_in: AtomicU64,
     busy: Option<&'a AtomicU64>,

@@ -281,15 +281,15 @@ pub unsafe extern "C" fn MPIX_Scatter(
 /// `sendbuf` and what follows it are not used, as the root is no member. `root` is the parent rank of this
 /// thread.
 ///
-/// With `MPIX_COMM_WORLD`, the ordinary rank `root` gets the elements that each has at `sendbuf`, in the order
-/// of their ranks. `recvbuf` is used at `root` alone.
+/// With `MPIX_COMM_WORLD`, the ordinary rank `root` gets the elements that each has at `sendbuf`, in the
+/// order of their ranks. `recvbuf` is used at `root` alone.
 ///
 /// Errors: as those of `MPIX_Recv`, of the first that fails; all are received. `MPIX_ERR_COMM`;
 /// `MPIX_ERR_RANK` for another root; `MPIX_ERR_OTHER` with MPI's words.
 ///
 /// # Safety
-/// There is room for what each child rank gives at `recvbuf`, each as for `MPIX_Recv`; with `MPIX_COMM_WORLD`,
-/// at `root` room for the elements of all, and at `sendbuf` those of one.
+/// There is room for what each child rank gives at `recvbuf`, each as for `MPIX_Recv`; with
+/// `MPIX_COMM_WORLD`, at `root` room for the elements of all, and at `sendbuf` those of one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIX_Gather(
     sendbuf: *const c_void,
@@ -341,9 +341,9 @@ pub unsafe extern "C" fn MPIX_Gather(
 /// each, and combines them: `op` is `MPIX_SUM`, `MPIX_PROD`, `MPIX_MIN` or `MPIX_MAX`. `sendbuf` is not used,
 /// as the root is no member. `root` is the parent rank of this thread.
 ///
-/// With `MPIX_COMM_WORLD`, those that each ordinary rank has at `sendbuf`, always in the order of their ranks,
-/// so that the same numbers give the same bits. `root` has memory for those of all meanwhile. `recvbuf` is used
-/// at `root` alone.
+/// With `MPIX_COMM_WORLD`, those that each ordinary rank has at `sendbuf`, always in the order of their
+/// ranks, so that the same numbers give the same bits. `root` has memory for those of all meanwhile.
+/// `recvbuf` is used at `root` alone.
 ///
 /// Errors: as those of `MPIX_Gather`; `MPIX_ERR_TYPE` for what are no numbers; `MPIX_ERR_ARG` for no
 /// operation.

@@ -307,9 +307,9 @@ pub unsafe extern "C" fn MPIX_Send(
 /// As `MPIX_Send`; the result goes to the parent rank `dest` instead, which receives it from the child rank.
 ///
 /// In a job of MPI `dest` is an ordinary rank. Another process receives the result from this one's rank: as a
-/// compute object if that was sent, else as the elements of the array that the function writes. The call waits
-/// for the function if it has arrays that are not copied (memory of `MPIX_Alloc_mem`, buffers), which are the
-/// program's again then, and if the program has initialized MPI with less than `MPI_THREAD_MULTIPLE`.
+/// compute object if that was sent, else as the elements of the array that the function writes. The call
+/// waits for the function if it has arrays that are not copied (memory of `MPIX_Alloc_mem`, buffers), which
+/// are the program's again then, and if the program has initialized MPI with less than `MPI_THREAD_MULTIPLE`.
 ///
 /// Errors: as those of `MPIX_Send`; `MPIX_ERR_RANK` for a parent rank or an ordinary rank that is none.
 ///
@@ -444,8 +444,8 @@ pub unsafe extern "C" fn MPIX_Isend(
 }
 
 /// As `MPIX_Recv`, which does not wait: the request gets the first message that fits, of those that no
-/// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`. In a job of MPI, one from any source, or of
-/// a compute object from an ordinary rank, takes what there is when it is waited for or tested.
+/// earlier one gets. `MPIX_Wait` or `MPIX_Test` writes it to `buf`. In a job of MPI, one from any source, or
+/// of a compute object from an ordinary rank, takes what there is when it is waited for or tested.
 ///
 /// Errors: `MPIX_ERR_RANK`, also for a buffer; `MPIX_ERR_TAG`; `MPIX_ERR_OBJECT`; `MPIX_ERR_TYPE`;
 /// `MPIX_ERR_COUNT`; `MPIX_ERR_COMM`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG`; `MPIX_ERR_NO_MEM`.

@@ -412,8 +412,8 @@ fn an_array_that_is_two_arguments_is_one() {
     world.end();
 }
 
-/// Long messages that are received at once, later, by another thread, with a wildcard, after a look, or not at
-/// all: what arrives is what was sent, whichever thread runs the kernel.
+/// Long messages that are received at once, later, by another thread, with a wildcard, after a look, or not
+/// at all: what arrives is what was sent, whichever thread runs the kernel.
 #[test]
 fn long_messages_are_received_in_any_way() {
     const LEN: usize = 20_000;

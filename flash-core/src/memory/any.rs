@@ -131,8 +131,9 @@ impl AnyMemory {
         self.header.data()
     }
 
-    /// True if a device works on the host's own memory of it, as devices of the CPU do, and those of agents on
-    /// this host if the array was made when they were there: what one of the two has written, the other sees.
+    /// True if a device works on the host's own memory of it, as devices of the CPU do, and those of agents
+    /// on this host if the array was made when they were there: what one of the two has written, the other
+    /// sees.
     #[inline]
     pub fn is_shared_with(&self, device: &'static DeviceHandle) -> bool {
         device.memory().is_none_or(|memory| self.header.twin() == Some(memory.place()))
