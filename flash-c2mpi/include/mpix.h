@@ -316,7 +316,8 @@ int MPIX_Finalize(void);
 //
 // Errors: `MPIX_ERR_ALIAS` lists the known aliases; `MPIX_ERR_IMPLEMENTATION`, if nothing implements the
 // function and it has no failsafe, lists functions, kernels and devices; `MPIX_ERR_CONFIG` for an unknown
-// platform; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
+// platform; `MPIX_ERR_BUSY` inside a kernel; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL;
+// `MPIX_ERR_NO_MEM`.
 //
 // The caller's duty: `alias` ends with NUL; `failsafe` may be called by any thread that sends or receives, as long as the child
 // rank lives; `child` is a place for a number.

@@ -16,11 +16,11 @@ use crate::message::{self, Into, Message};
 use crate::object::ComputeObj;
 use crate::replicas::{Replica, Replicas};
 use crate::table::{Kind, Table};
-use flash_core::Context;
 use flash_core::descriptor::Implementation;
 use flash_core::devices::DeviceHandle;
 use flash_core::memory::{AnyMemory, AnyType};
 use flash_core::runtime::BoundKernel;
+use flash_core::{Context, workers};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -138,7 +138,7 @@ impl World {
     /// Claims a function: a child rank, by its number.
     ///
     /// # Errors
-    /// [`Code::Alias`]; [`Code::Implementation`] if nothing implements it and it has no failsafe: the text
+    /// [`Code::Busy`] inside a kernel; [`Code::Alias`]; [`Code::Implementation`] if nothing implements it and it has no failsafe: the text
     /// lists functions, kernels and devices; [`Code::Config`] for an unknown platform; [`Code::Memory`].
     pub fn claim(
         self: &Arc<Self>,
@@ -148,6 +148,12 @@ impl World {
     ) -> Result<i32> {
         if self.ended.load(Relaxed) {
             return Err(Error::new(Code::Init, "the program is finalised"));
+        }
+        if workers::in_kernel() && !workers::in_host_function() {
+            let text = format!(
+                "expected a claim of `{alias}` by the host, found one inside a kernel: claim it before the launch, or in a function of the host"
+            );
+            return Err(Error::new(Code::Busy, text));
         }
         let is_packaged = || functions::has_alias(&self.context, alias);
         let (function, platform) = self.config.claimed(alias, overrides, is_packaged)?;

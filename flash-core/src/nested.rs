@@ -4,12 +4,18 @@ use std::cell::Cell;
 
 thread_local! {
     static IN_KERNEL: Cell<u32> = const { Cell::new(0) };
+    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
 /// True while this thread runs a Rust kernel, a function of the host in a pipeline, or a partition map.
 #[inline]
 pub(crate) fn in_kernel() -> bool {
     IN_KERNEL.get() != 0
+}
+
+/// True while this thread runs a function of the host in a pipeline.
+pub(crate) fn in_host_function() -> bool {
+    IN_HOST_FUNCTION.get()
 }
 
 /// The mark of this thread: in a kernel another number in each phase, never 0.
@@ -46,5 +52,23 @@ impl Drop for KernelMark {
     #[inline]
     fn drop(&mut self) {
         IN_KERNEL.set(self.before);
+    }
+}
+
+/// Marks this thread as running a function of the host in a pipeline, too.
+pub(crate) struct HostFunctionMark {
+    before: bool,
+    _kernel: KernelMark,
+}
+
+impl HostFunctionMark {
+    pub(crate) fn set() -> HostFunctionMark {
+        HostFunctionMark { before: IN_HOST_FUNCTION.replace(true), _kernel: KernelMark::set() }
+    }
+}
+
+impl Drop for HostFunctionMark {
+    fn drop(&mut self) {
+        IN_HOST_FUNCTION.set(self.before);
     }
 }

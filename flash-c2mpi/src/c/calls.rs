@@ -160,7 +160,8 @@ pub extern "C" fn MPIX_Finalize() -> c_int {
 ///
 /// Errors: `MPIX_ERR_ALIAS` lists the known aliases; `MPIX_ERR_IMPLEMENTATION`, if nothing implements the
 /// function and it has no failsafe, lists functions, kernels and devices; `MPIX_ERR_CONFIG` for an unknown
-/// platform; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL; `MPIX_ERR_NO_MEM`.
+/// platform; `MPIX_ERR_BUSY` inside a kernel; `MPIX_ERR_INFO`; `MPIX_ERR_INIT`; `MPIX_ERR_ARG` for NULL;
+/// `MPIX_ERR_NO_MEM`.
 ///
 /// # Safety
 /// `alias` ends with NUL; `failsafe` may be called by any thread that sends or receives, as long as the child

@@ -328,3 +328,55 @@ fn functions_of_packages_are_claimed_by_alias_and_attributes() {
     negates(&world, claim(&world, "NEW"));
     world.end();
 }
+
+static ASKED: Mutex<Option<Arc<World>>> = Mutex::new(None);
+static ANSWERS: Mutex<Vec<Result<i32, Error>>> = Mutex::new(Vec::new());
+
+fn claim_here() {
+    let world = ASKED.lock().unwrap().clone().unwrap();
+    let claimed = world.claim("INCREASE", None, &Overrides::default());
+    // Nothing is sent there.
+    if let Ok(child) = claimed {
+        assert!(world.send(&increase(1.0, &mut [0.0]), child, 0, 0).is_err());
+    }
+    ANSWERS.lock().unwrap().push(claimed);
+}
+
+/// Claims from inside.
+#[derive(KernelDefinition)]
+#[kernel(name = "halo.claims", dims(i))]
+struct Claims<'a> {
+    to: Item<'a, Write<u32>>,
+}
+
+#[kernel]
+impl CpuItem<Claims<'_>> for Code {
+    fn item(_: Index<1>, k: ClaimsItem<'_>) {
+        claim_here();
+        k.to.set(1);
+    }
+}
+
+#[test]
+fn functions_of_the_host_claim_child_ranks_and_kernels_do_not() {
+    let world = world();
+    *ASKED.lock().unwrap() = Some(world.clone());
+    let rt = flash_core::get_runtime("ALL_CPU").unwrap();
+    let task = flash_core::runtime::HostTask::new("claims");
+    let pipeline = rt.pipeline().host(task, |_| {
+        claim_here();
+        Ok(())
+    });
+    pipeline.exec().unwrap();
+    let to = flash_core::FlashMemory::<u32>::zeroed(1);
+    rt.submit(Claims::of(&to)).exec([1]).unwrap();
+    let answers = std::mem::take(&mut *ANSWERS.lock().unwrap());
+    let [Ok(child), Err(refused)] = &answers[..] else { panic!("{answers:?}") };
+    assert!(refused.code == ErrorCode::Busy && refused.text.contains("inside a kernel"), "{refused}");
+    let mut data = [1.0f32; 2];
+    let object = increase(0.5, &mut data);
+    world.send(&object, *child, 0, 3).unwrap();
+    receive(&world, &object, 0, *child, 3).unwrap();
+    assert_eq!(data, [1.5; 2]);
+    world.end();
+}

@@ -4,7 +4,7 @@
 use super::plan::Plan;
 use crate::error::Error;
 use crate::kernel::Element;
-use crate::nested::{KernelMark, in_kernel};
+use crate::nested::{HostFunctionMark, in_kernel};
 use flash_backend::caught;
 use flash_types::Code;
 use flash_types::abi::Arg;
@@ -53,7 +53,7 @@ pub(super) fn begin(
 /// Runs user code that may not launch; a panic is an error.
 fn guarded<R>(body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
     let marked = || {
-        let _mark = KernelMark::set();
+        let _mark = HostFunctionMark::set();
         body()
     };
     caught(marked).unwrap_or_else(|panic| {

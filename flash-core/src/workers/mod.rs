@@ -129,6 +129,11 @@ pub fn in_kernel() -> bool {
     crate::nested::in_kernel()
 }
 
+/// True while the calling thread runs a function of the host in a pipeline.
+pub fn in_host_function() -> bool {
+    crate::nested::in_host_function()
+}
+
 /// The number of workers, started or not.
 pub fn count() -> usize {
     supplied().map_or(1, |workers| workers.count as usize)
