@@ -138,8 +138,9 @@ impl World {
     /// Claims a function: a child rank, by its number.
     ///
     /// # Errors
-    /// [`Code::Busy`] inside a kernel; [`Code::Alias`]; [`Code::Implementation`] if nothing implements it and it has no failsafe: the text
-    /// lists functions, kernels and devices; [`Code::Config`] for an unknown platform; [`Code::Memory`].
+    /// [`Code::Busy`] inside a kernel; [`Code::Alias`]; [`Code::Implementation`] if nothing implements it and
+    /// it has no failsafe: the text lists functions, kernels and devices; [`Code::Config`] for an unknown
+    /// platform; [`Code::Memory`].
     pub fn claim(
         self: &Arc<Self>,
         alias: &str,
