@@ -249,34 +249,31 @@ impl Child {
                 return Err(Error::new(Code::Rank, text));
             }
         }
-        let mailbox = match to {
-            To::Parent(to) => Some(self.world.mailbox(to)?),
-            To::Rank { .. } => None,
-        };
+        if let To::Parent(to) = to {
+            self.world.mailbox(to)?;
+        }
         begin_waiting();
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut message = spare.unwrap_or_default();
         let at = self.choose();
-        match self.run(&mut message, contents, at, mailbox.is_some()) {
+        match self.run(&mut message, contents, at, matches!(to, To::Parent(_))) {
             Ok(()) => {
                 message.replica = at;
                 if let Some(replica) = self.replicas.get(at) {
                     replica.load.messages.fetch_add(1, Relaxed);
                 }
                 let envelope = Envelope { tag, from: self.clone(), message: Some(message) };
-                match (to, mailbox) {
-                    (To::Rank { to, is_object }, _) => {
-                        return forward::put(Forwarded { envelope, to, is_object });
-                    }
-                    (_, None) => {}
-                    (_, Some(mailbox)) => {
+                match to {
+                    To::Rank { to, is_object } => forward::put(Forwarded { envelope, to, is_object }),
+                    To::Parent(to) => {
+                        let mailbox = self.world.mailbox(to)?;
                         mailbox.put(envelope);
                         if self.is_freed() {
                             mailbox.forget(self.id());
                         }
+                        Ok(())
                     }
                 }
-                Ok(())
             }
             Err(error) => {
                 self.keep(message);
@@ -423,19 +420,20 @@ impl Child {
 
     /// Waits for the end of a message, and gives its outcome.
     pub fn outcome(&self, message: &mut Message) -> Result<()> {
-        let is_soon = message.sent.take().map(|sent| sent.elapsed() < SOON);
-        let (ended, is_soon) = match &message.outcome {
-            Outcome::Running(handle) => (Some(handle.wait()), is_soon),
+        let sent = message.sent.take();
+        let mut is_soon = sent.is_some_and(|sent| sent.elapsed() < SOON);
+        let ended = match &message.outcome {
+            Outcome::Running(handle) => Some(handle.wait()),
             Outcome::Deferred(deferred) => {
                 let (outcome, has_waited) = deferred.receive();
-                (Some(outcome), is_soon.map(|soon| soon && has_waited))
+                is_soon &= has_waited;
+                Some(outcome)
             }
-            _ => (None, is_soon),
+            _ => None,
         };
-        match is_soon {
-            Some(true) => _ = self.soon.fetch_add(1, Relaxed),
-            Some(false) => self.soon.store(0, Relaxed),
-            None => {}
+        if sent.is_some() {
+            let row = if is_soon { self.soon.load(Relaxed).saturating_add(1) } else { 0 };
+            self.soon.store(row, Relaxed);
         }
         if let Some(outcome) = ended {
             message.outcome = match outcome {

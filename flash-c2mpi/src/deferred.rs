@@ -139,7 +139,7 @@ mod tests {
         assert!(matches!(after.receive(), (Ok(()), false)));
         assert_eq!(ran(2), 1);
 
-        // Nobody receives it, and still it runs.
+        // A message runs that nothing receives.
         drop(Deferred::new(counting(&runs[3])));
         begin_waiting();
         while ran(3) == 0 {

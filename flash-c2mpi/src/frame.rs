@@ -104,7 +104,7 @@ pub(crate) fn write<'a>(
     Ok(to)
 }
 
-/// The error of bytes that there is no memory for.
+/// The error where memory for some bytes is lacking.
 #[cold]
 pub(crate) fn no_memory(bytes: usize) -> Error {
     Error::new(Code::Memory, format!("expected memory for {bytes} bytes, found too little"))

@@ -202,11 +202,7 @@ impl Message {
                         original
                     });
                 }
-                // The program may have written there since devices had it.
-                Place::Unified(..) | Place::Owned(_) if !shares(replica, &sent.memory) => {
-                    drop(sent.memory.write()?)
-                }
-                _ => {}
+                _ => sent.show(replica)?,
             }
             if !sent.staged && sent.written {
                 writes(&sent.memory);
@@ -340,8 +336,7 @@ impl Message {
 
     /// What its kernels made of its arguments as a frame, by which another process receives it.
     pub fn frame(&self) -> Result<Vec<u8>> {
-        let written: SmallVec<[bool; 4]> = self.arrays.iter().map(|sent| sent.written).collect();
-        let arrays = self.arrays.iter().zip(written).map(|(sent, written)| (&sent.of, written));
+        let arrays = self.arrays.iter().map(|sent| (&sent.of, sent.written));
         frame::write(false, &self.items, arrays, |array, to| {
             let sent = &self.arrays[array];
             to.extend_from_slice(&sent.memory.read(sent.range())?);
@@ -419,15 +414,9 @@ impl Message {
         None
     }
 
-    /// Tells a device that the host may have written what it does not see: what it has of that is old.
+    /// Tells a device that the host may have written its arrays.
     pub fn show(&self, replica: &Replica) -> Result<()> {
-        for sent in &self.arrays {
-            let is_shared = matches!(sent.of.place, Place::Unified(..) | Place::Owned(_));
-            if is_shared && !replica.shares(&sent.memory) {
-                drop(sent.memory.write()?);
-            }
-        }
-        Ok(())
+        self.arrays.iter().try_for_each(|sent| sent.show(Some(replica)))
     }
 
     /// True if others may have one of its arrays, too.
@@ -583,6 +572,15 @@ impl Message {
 impl Sent {
     fn range(&self) -> Range<usize> {
         self.range.clone().unwrap_or(0..self.memory.len())
+    }
+
+    /// Tells a device that the program may have written it since devices had it.
+    fn show(&self, replica: Option<&Replica>) -> Result<()> {
+        let is_of_program = matches!(self.of.place, Place::Unified(..) | Place::Owned(_));
+        if is_of_program && !shares(replica, &self.memory) {
+            drop(self.memory.write()?);
+        }
+        Ok(())
     }
 
     /// Copies its elements to an address of the program's that has room for them.
