@@ -330,7 +330,7 @@ fn arrived(ranks: &'static Ranks, arrival: Arrival) -> Result<Status> {
         let from = (Some(arrival.source), Some(arrival.tag));
         let (words, _) = until(|| take_bytes(ranks, Channel::Words, from))?;
         if !words.is_empty() {
-            frame::Frame::read(&words, |_, _, _| None)?;
+            frame::Frame::read(&words, |_| None)?;
         }
     }
     Ok(status(arrival))

@@ -153,9 +153,9 @@ pub(super) fn type_of(datatype: MPIX_Datatype) -> Result<AnyType> {
     }
 }
 
-/// The type with these facts, if it is one of numbers, or the program has created or seen it.
-pub(super) fn known(name: &str, size: usize, align: usize) -> Option<AnyType> {
-    let is_it = |of: &&AnyType| of.name == name && of.size == size && of.align == align;
+/// The type that this agrees with, if it is one of numbers, or the program has created or seen it.
+pub(super) fn known(element: &ElementType) -> Option<AnyType> {
+    let is_it = |of: &&AnyType| ElementType::agrees(of, element);
     let number = numbers().iter().find(is_it).copied();
     number.or_else(|| OF_PROGRAM.lock().unwrap_or_else(PoisonError::into_inner).iter().find(is_it).copied())
 }
