@@ -17,7 +17,9 @@
 //!
 //! Linux only.
 
+mod family;
 mod find;
+mod functions;
 mod hello;
 mod launch;
 mod library;
@@ -29,9 +31,10 @@ mod outbox;
 mod receiver;
 mod transport;
 
+pub use family::{Family, MPICH_HANDLES, Numbers, STANDARD_HANDLES};
 pub use find::{Launched, RANK_VARIABLES, launched, library};
 pub use launch::{Host, Hosts, Launcher, Start};
-pub use library::{Channel, Family, MPICH_HANDLES, Mpi, Numbers, STANDARD_HANDLES};
+pub use library::{Channel, Mpi};
 pub use ordinary::{Arrival, Ranks, Transfer, TransferError, is_equal, until};
 pub use transport::{Joining, MpiTransport};
 

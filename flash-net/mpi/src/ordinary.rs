@@ -6,7 +6,8 @@
 
 use crate::MpiError;
 use crate::find::{self, Launched};
-use crate::library::{Channel, Collective, Lost, Mpi, Probed, Request, count};
+use crate::functions::{Collective, Request};
+use crate::library::{Channel, Lost, Mpi, Probed, count};
 use crate::lifetime::{START, divide, is_here, within, without_its_signal};
 use crate::nap::nap;
 use std::ffi::c_int;

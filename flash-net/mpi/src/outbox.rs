@@ -1,6 +1,7 @@
 //! What is sent to one peer: messages in flight, and how many more it may get.
 
-use crate::library::{Mpi, Request};
+use crate::functions::Request;
+use crate::library::Mpi;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 

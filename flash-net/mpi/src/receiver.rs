@@ -3,8 +3,9 @@
 //! One thread at a time has it. No receive blocks: a long message comes in while others are taken, one of
 //! each peer.
 
+use crate::functions::Request;
 use crate::hello::Hello;
-use crate::library::{Probed, Request};
+use crate::library::Probed;
 use crate::outbox::WINDOW;
 use crate::transport::{LONGEST, MpiTransport, PIECE, Remote};
 use flash_net::{How, Loss, Peer, Transport};
