@@ -10,7 +10,8 @@ FLASH_KERNEL nearest(FLASH_GLOBAL const float *centres, FLASH_GLOBAL const float
         for (flash_u64 c = 0; c < FLASH_LEN(centres); ++c) {
             const float dx = x - FLASH_AT(centres, 3 * c), dy = y - FLASH_AT(centres, 3 * c + 1),
                         dz = z - FLASH_AT(centres, 3 * c + 2);
-            const float square = dx * dx + dy * dy + dz * dz;
+            // From 0 on, as the kernel adds: without it there is an addition less.
+            const float square = 0.0f + dx * dx + dy * dy + dz * dz;
             if (square < least) {
                 least = square;
                 best = c;

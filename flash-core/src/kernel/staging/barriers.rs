@@ -32,6 +32,17 @@ pub(super) struct OwnIndex {
     pub dimension: usize,
     /// Of an array with these extents; of one dimension, they may be any.
     pub extents: Vec<usize>,
+    /// The turn of the thread's loop; `None`: it has any number of them.
+    pub turn: Option<Turn>,
+}
+
+/// A turn of a thread's loop over its elements.
+#[derive(Clone)]
+pub(super) struct Turn {
+    /// The variable that counts them.
+    pub name: String,
+    /// How many there are.
+    pub count: usize,
 }
 
 /// Names of a text.
@@ -314,17 +325,17 @@ struct Reader<'t> {
     read_only: Vec<&'t str>,
 }
 
-fn is_of_a_name(c: char) -> bool {
+pub(super) fn is_of_a_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// The name at the beginning of a text.
-fn name_of(text: &str) -> &str {
+pub(super) fn name_of(text: &str) -> &str {
     &text[..text.find(|c| !is_of_a_name(c)).unwrap_or(text.len())]
 }
 
 /// The name at the end of a declaration, such as `const float *const x`.
-fn declared(text: &str) -> &str {
+pub(super) fn declared(text: &str) -> &str {
     let text = text.trim_end();
     &text[text.rfind(|c| !is_of_a_name(c)).map_or(0, |at| at + 1)..]
 }
@@ -408,6 +419,7 @@ mod tests {
             name: name.to_owned(),
             dimension,
             extents: extents.to_vec(),
+            turn: None,
         };
         let own = [own("at_6", 0, &[8, 8]), own("at_7", 1, &[8, 8]), own("slot_8", 0, &[64])];
         let names = Names { shared: &shared, parameters: &parameters, own: &own };

@@ -2,6 +2,7 @@
 
 use super::barriers::{Names, thin};
 use super::control::function;
+use super::kept::keep;
 use super::number::TYPES;
 use super::writer::{self, Writer};
 use crate::kernel::KernelDefinition;
@@ -96,11 +97,13 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
     let definitions = writer.definitions();
-    let Writer { mut statements, mut parameters, messages, group_memory, work_item, facts, team, .. } =
+    let Writer { mut statements, mut parameters, messages, mut group_memory, work_item, facts, team, .. } =
         writer;
     if let Some(team) = team {
         let names = Names { shared: &group_memory, parameters: &parameters, own: &team.own };
-        statements = thin(&statements, &names);
+        let kept = keep(&statements, &names);
+        statements = thin(&kept.statements, &Names { shared: &kept.shared, ..names });
+        group_memory = kept.shared;
     }
     let fault_at = fault_at(work_item.len());
     let group_memory: String =

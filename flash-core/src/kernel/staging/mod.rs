@@ -27,6 +27,7 @@ mod barriers;
 mod control;
 mod facts;
 mod implementation;
+mod kept;
 mod memory;
 mod number;
 mod ops;

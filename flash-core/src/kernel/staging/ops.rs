@@ -279,7 +279,7 @@ pub fn cast<From: Cast, To: Cast>(a: Expr<From>) -> Expr<To> {
     let function = format!("flash_{}_as_{}", From::AS, To::AS);
     define(format!(
         "FLASH_FUNCTION {to} {function}({from} x) {{
-    return x != x ? ({to})0 : x <= ({from}){least} ? {least} : x >= ({from}){most} ? {most} : ({to})x;
+    return x >= ({from}){most} ? {most} : x > ({from}){least} ? ({to})x : x == x ? {least} : ({to})0;
 }}
 "
     ));
@@ -491,8 +491,9 @@ macro_rules! unsigned {
             /// `self - other`, at least 0.
             pub fn saturating_sub(&self, other: Expr<$type>) -> Expr<$type> {
                 let (a, b) = (self.read().named("a"), other.read().named("b"));
-                let difference = sub(a, b);
-                Expr::value(format!("({} > {} ? {} : 0)", a.text(), b.text(), difference.text()))
+                // Vectorised code has a maximum and a difference, and no select of a difference.
+                let larger = Expr::value(format!("({0} > {1} ? {0} : {1})", a.text(), b.text()));
+                sub(larger, b)
             }
 
             /// `self * other`, if that is a value of the type.

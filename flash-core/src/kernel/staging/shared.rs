@@ -41,26 +41,24 @@ impl<T: Number> Combine<T> for Sum {
 
 impl<T: Number> Combine<T> for Min {
     fn combined(a: Expr<T>, b: Expr<T>) -> Expr<T> {
-        extreme(a, b, "<", "signbit(B)")
+        extreme(a, b, "<", "!signbit(B)")
     }
 }
 
 impl<T: Number> Combine<T> for Max {
     fn combined(a: Expr<T>, b: Expr<T>) -> Expr<T> {
-        extreme(a, b, ">", "!signbit(B)")
+        extreme(a, b, ">", "signbit(B)")
     }
 }
 
-/// As on the CPU: 0.0 is more than -0.0, and a NaN stays.
-fn extreme<T: Number>(a: Expr<T>, b: Expr<T>, operator: &str, second_of_equal: &str) -> Expr<T> {
+/// As on the CPU: 0.0 is more than -0.0, and a NaN stays. `first_of_zeros`: with this `b`, if both are 0.
+fn extreme<T: Number>(a: Expr<T>, b: Expr<T>, operator: &str, first_of_zeros: &str) -> Expr<T> {
     let (a, b) = (a.read().named("a").text(), b.read().named("b").text());
     Expr::value(match T::WRAPS {
         Some(_) => format!("({b} {operator} {a} ? {b} : {a})"),
         None => {
-            let equal = second_of_equal.replace('B', &b);
-            format!(
-                "({a} != {a} ? {a} : {b} != {b} || {b} {operator} {a} || ({a} == {b} && {equal}) ? {b} : {a})"
-            )
+            let zeros = first_of_zeros.replace('B', &b);
+            format!("({a} {operator} {b} || {a} != {a} || ({a} == {b} && {zeros}) ? {a} : {b})")
         }
     })
 }

@@ -10,7 +10,7 @@
 //! stores nothing: text that would is an error.
 
 use super::aggregate::ArrayValue;
-use super::barriers::{MEET, OwnIndex, SHARED, touches_only};
+use super::barriers::{MEET, OwnIndex, SHARED, Turn, touches_only};
 use super::control::cell;
 use super::facts::stays_below;
 use super::memory::{SliceValue, TileValue, handles, proved};
@@ -163,7 +163,7 @@ pub(super) fn store<V: Value>(place: &V, value: &V) {
 /// A loop of a thread over its places among `count`.
 fn places<const THREADS: usize>(count: &str, body: impl FnOnce(Expr<usize>)) {
     let slot = name("slot");
-    is_own(&slot, 0, &[0]);
+    is_own(&slot, 0, &[0], None);
     let ((), said) = captured(|| body(Expr::value(&slot)));
     block(
         &format!("for (flash_u64 {slot} = flash_lane; {slot} < {count}; {slot} += {THREADS}ul)"),
@@ -175,18 +175,19 @@ fn places<const THREADS: usize>(count: &str, body: impl FnOnce(Expr<usize>)) {
 /// Loops of up to so many turns are unrolled: what a thread keeps for each is in registers then.
 const UNROLLED: usize = 16;
 
-/// The same for a number that is known: as many turns for each thread. `body` gets the turn, too.
+/// The same for a number that is known: as many turns for each thread, which `body` gets, too.
 ///
 /// PoCL 3.1 needs the pragma, for few turns and for many: in loops without it, whose number of turns it knew,
 /// conditional loads gave 0.
-fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &str)) {
-    let (slot, turn) = (name("slot"), name("turn"));
+fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &Turn)) {
+    let turns = count.div_ceil(THREADS);
+    let (slot, turn) = (name("slot"), Turn { name: name("turn"), count: turns });
     let ((), said) = captured(|| body(Expr::value(&slot), &turn));
+    let turn = &turn.name;
     let inside = match count % THREADS {
         0 => said,
         _ => format!("if ({slot} < {count}ul) {{\n{said}}}\n"),
     };
-    let turns = count.div_ceil(THREADS);
     say(if turns <= UNROLLED { "#pragma unroll" } else { "#pragma unroll 4" });
     block(
         &format!("for (int {turn} = 0; {turn} < {turns}; ++{turn})"),
@@ -196,8 +197,9 @@ fn turns<const THREADS: usize>(count: usize, body: impl FnOnce(Expr<usize>, &str
 }
 
 /// A variable is the index of a thread's own element along a dimension, in arrays of these extents.
-fn is_own(name: &str, dimension: usize, extents: &[usize]) {
-    let own = OwnIndex { name: name.to_owned(), dimension, extents: extents.to_vec() };
+fn is_own(name: &str, dimension: usize, extents: &[usize], turn: Option<&Turn>) {
+    let (name, extents, turn) = (name.to_owned(), extents.to_vec(), turn.cloned());
+    let own = OwnIndex { name, dimension, extents, turn };
     with(|writer| {
         if let Some(team) = &mut writer.team {
             team.own.push(own);
@@ -206,8 +208,8 @@ fn is_own(name: &str, dimension: usize, extents: &[usize]) {
 }
 
 /// The place of a value, by its number.
-fn place<const N: usize>(slot: Expr<usize>, extents: [usize; N]) -> [Expr<usize>; N] {
-    let slot = slot.text();
+fn place<const N: usize>(slot: Expr<usize>, turn: &Turn, extents: [usize; N]) -> [Expr<usize>; N] {
+    let (slot, few) = (slot.text(), turn.count <= UNROLLED);
     std::array::from_fn(|dimension| {
         let inner: usize = extents[dimension + 1..].iter().product();
         let outer = if inner == 1 { slot.to_string() } else { format!("({slot} / {inner}ul)") };
@@ -216,7 +218,7 @@ fn place<const N: usize>(slot: Expr<usize>, extents: [usize; N]) -> [Expr<usize>
         let name = index.text();
         // Whatever is read there is inside.
         stays_below(&name, &format!("{}ul", extents[dimension]));
-        is_own(&name, dimension, &extents);
+        is_own(&name, dimension, &extents, few.then_some(turn));
         index
     })
 }
@@ -246,8 +248,8 @@ impl<const THREADS: usize> TeamValue<THREADS> {
         let declaration = A::declaration(&array);
         with(|writer| writer.group_memory.push(declaration));
         meet();
-        turns::<THREADS>(count::<A, N>(), |slot, _| {
-            let place = place(slot, A::EXTENTS);
+        turns::<THREADS>(count::<A, N>(), |slot, turn| {
+            let place = place(slot, turn, A::EXTENTS);
             let value = computed(|| value(ArrayValue::list(place)));
             store(&at::<A::Element, N>(&array, &place), &value);
         });
@@ -270,11 +272,11 @@ impl<const THREADS: usize> TeamValue<THREADS> {
         };
         meet();
         let declaration = A::Element::declaration(&format!("{kept}[{own}]"));
-        let kept = |turn: &str| A::Element::at(format!("{kept}[{turn}]"), true);
+        let kept = |turn: &Turn| A::Element::at(format!("{kept}[{}]", turn.name), true);
         let mut is_kept = false;
         let ((), said) = captured(|| {
             turns::<THREADS>(count, |slot, turn| {
-                let place = place(slot, A::EXTENTS);
+                let place = place(slot, turn, A::EXTENTS);
                 let to = at::<A::Element, N>(&path, &place);
                 let new = || value(ArrayValue::list(place), array.clone()).read().named("new");
                 let (new, said) = captured(|| computed(new));
@@ -295,7 +297,7 @@ impl<const THREADS: usize> TeamValue<THREADS> {
             return;
         }
         turns::<THREADS>(count, |slot, turn| {
-            store(&at::<A::Element, N>(&path, &place(slot, A::EXTENTS)), &kept(turn));
+            store(&at::<A::Element, N>(&path, &place(slot, turn, A::EXTENTS)), &kept(turn));
         });
         meet();
     }
@@ -380,8 +382,8 @@ impl<const THREADS: usize> TeamValue<THREADS> {
     ) {
         let TileValue { name, first, extents: [columns, rows], most: [x, y], .. } = &tile;
         meet();
-        turns::<THREADS>(x * y, |slot, _| {
-            let place = place(slot, [*y, *x]);
+        turns::<THREADS>(x * y, |slot, turn| {
+            let place = place(slot, turn, [*y, *x]);
             let [y, x] = place.map(|at| at.text());
             let ((), said) = captured(|| {
                 let own = proved::<T>(name, &format!("{first} + {y} * FLASH_AXIS({name}, 0) + {x}"));
