@@ -12,6 +12,7 @@ mod device;
 mod doors;
 pub(crate) mod implementation;
 mod index;
+mod instructions;
 pub mod order;
 mod outcome;
 mod part;

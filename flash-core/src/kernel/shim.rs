@@ -1,6 +1,7 @@
 //! The functions that the doors register: the loop over work items around the kernel's body.
 
 use super::index::{Rank, RankRun};
+use super::instructions::for_this_cpu;
 use super::outcome::Failed;
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::nested::KernelMark;
@@ -9,6 +10,7 @@ use flash_types::abi::{self, Arg, Share};
 use flash_types::index::SpaceRef;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -54,17 +56,21 @@ unsafe fn for_blocks<D: KernelDefinition>(
 ) {
     // SAFETY: the caller vouches.
     let mut bound = unsafe { D::bind(args) };
-    if D::REDUCES.is_empty() {
-        return body(&bound, share.begin..share.end);
-    }
-    // SAFETY: the launch has these arguments.
-    let step = D::REDUCES.iter().map(|&i| unsafe { (*args.add(i)).row_len }).min().unwrap_or(1).max(1);
-    let first = space.phase(share.phase).start;
+    let (first, step) = if D::REDUCES.is_empty() {
+        (share.begin, u64::MAX)
+    } else {
+        // SAFETY: the launch has these arguments.
+        let step = D::REDUCES.iter().map(|&i| unsafe { (*args.add(i)).row_len }).min().unwrap_or(1).max(1);
+        (space.phase(share.phase).start, step)
+    };
+    // One call of the body: it is inlined here, with what its items put on the stack.
     let mut begin = share.begin - first;
     while begin < share.end - first {
         let end = (begin / step + 1).saturating_mul(step).min(share.end - first);
-        // SAFETY: rows of this share, in one block of every accumulator: blocks are powers of two.
-        unsafe { D::block(&mut bound, &(begin..end)) };
+        if !D::REDUCES.is_empty() {
+            // SAFETY: rows of this share, in one block of every accumulator: blocks are powers of two.
+            unsafe { D::block(&mut bound, &(begin..end)) };
+        }
         body(&bound, first + begin..first + end);
         begin = end;
     }
@@ -104,11 +110,14 @@ unsafe fn item_run<D: KernelDefinition, I: CpuItem<D>>(bound: &D::Bound, run: &R
         let index = run.first.along(run.dimension, run.step, call);
         // SAFETY: the index is a work item of this launch, the first of `len` with consecutive values of
         // dimension 0.
-        let first = unsafe { D::run(bound, index.as_slice()) };
+        let mut first = ManuallyDrop::new(unsafe { D::run(bound, index.as_slice()) });
         for i in 0..len {
             // SAFETY: i < len, and the item has no other user.
             I::item(index.along(0, 1, i), unsafe { D::item(&first, i) });
         }
+        // SAFETY: it is not used again. A body that panics does not come here: its launch has no results, and
+        // accumulators whose values nothing but the loop uses stay in registers.
+        unsafe { ManuallyDrop::drop(&mut first) };
     }
 }
 
@@ -121,9 +130,38 @@ unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &R
         let index = run.first.along(run.dimension, run.step, i);
         // SAFETY: the index is a work item of this launch, the first of `len` with consecutive values of
         // dimension 0, none of which has another user.
-        let first = unsafe { D::run(bound, index.as_slice()) };
+        let mut first = ManuallyDrop::new(unsafe { D::run(bound, index.as_slice()) });
         // SAFETY: as above.
         I::span(index.span(len), unsafe { D::span(&first, len) });
+        // SAFETY: as in `item_run`.
+        unsafe { ManuallyDrop::drop(&mut first) };
+    }
+}
+
+/// Always inlined, with everything that it calls, into functions for certain CPUs.
+///
+/// # Safety
+/// As [`item_share`].
+#[inline(always)]
+unsafe fn items<D: KernelDefinition, I: CpuItem<D>>(share: &Share, args: *const Arg) {
+    // SAFETY: the space lives for the call.
+    let space = unsafe { SpaceRef::new(&*share.space) };
+    // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
+    unsafe {
+        for_blocks::<D>(
+            space,
+            share,
+            args,
+            #[inline(always)]
+            |bound, rows| {
+                for_runs::<D>(
+                    space,
+                    rows,
+                    #[inline(always)]
+                    |run| item_run::<D, I>(bound, &run),
+                );
+            },
+        );
     }
 }
 
@@ -139,14 +177,12 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
     // SAFETY: the caller vouches for `share`.
     let share = unsafe { &*share };
     let body = || {
-        // SAFETY: the space lives for the call.
-        let space = unsafe { SpaceRef::new(&*share.space) };
-        // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
-        unsafe {
-            for_blocks::<D>(space, share, args, |bound, rows| {
-                for_runs::<D>(space, rows, |run| item_run::<D, I>(bound, &run));
-            });
-        }
+        // By value: it is passed in registers.
+        for_this_cpu(
+            #[inline(always)]
+            // SAFETY: the caller vouches for both.
+            move || unsafe { items::<D, I>(share, args) },
+        );
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }
