@@ -29,7 +29,7 @@ use super::shared_read::SharedRead;
 use crate::devices::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use crate::memory::coherence::DirectoryGuard;
-use crate::memory::device::{DeviceBuffer, DeviceCopy, LastUse};
+use crate::memory::device::{DeviceBuffer, DeviceCopy, DeviceMemory, LastUse};
 use crate::memory::directory::{DirectoryState, Place};
 use crate::memory::region::Region;
 use crate::runtime::alike::Alike;
@@ -41,7 +41,7 @@ use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
 use flash_types::abi::{self, Arg};
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -118,7 +118,7 @@ impl KeptRuns {
 
 /// What a walk does, as it does it.
 pub(super) struct Notes {
-    states: Vec<DirectoryState>,
+    states: Vec<MemoryState>,
     cuts: Vec<(usize, Option<Arc<Parts>>)>,
     kernels: Vec<KeptKernel>,
 }
@@ -159,10 +159,17 @@ pub(super) struct KeptSubmission {
     pub writes: Vec<(u32, Region, bool)>,
 }
 
+/// What the directory of a memory says.
+struct MemoryState {
+    directory: DirectoryState,
+    /// Of each copy, whether a device of the runtime has it.
+    used: Box<[bool]>,
+}
+
 /// See the module.
 pub(super) struct KeptRun {
-    /// What the directory of each memory says, in the order of addresses.
-    states: Vec<DirectoryState>,
+    /// Of each memory, in the order of addresses.
+    states: Vec<MemoryState>,
     /// All of the recording's.
     submissions: Vec<KeptSubmission>,
     kernels: Vec<KeptKernel>,
@@ -194,7 +201,15 @@ impl Notes {
         if list.has_slices || runtime.check_maps || runtime.check_writes {
             return None;
         }
-        let states = arrays.iter().map(|array| array.directory().state()).collect::<Option<_>>()?;
+        let devices = runtime.devices.iter().filter_map(|device| device.memory());
+        let memories: HashSet<*const DeviceMemory> = devices.map(std::ptr::from_ref).collect();
+        let is_used = |copy: &DeviceCopy| memories.contains(&std::ptr::from_ref(copy.memory()));
+        let state = |array: &Array<'_>| {
+            let directory = array.directory();
+            let used = directory.copies().map(is_used).collect();
+            Some(MemoryState { directory: directory.state()?, used })
+        };
+        let states = arrays.iter().map(state).collect::<Option<_>>()?;
         Some(Notes { states, cuts: Vec::new(), kernels: Vec::new() })
     }
 
@@ -270,7 +285,7 @@ impl Notes {
 impl KeptRun {
     /// True if the directories say what they said when its walk began.
     pub fn leaves_as_found(&self, arrays: &[Array<'_>]) -> bool {
-        arrays.iter().zip(&self.states).all(|(array, state)| array.directory().is_as(state))
+        arrays.iter().zip(&self.states).all(|(array, state)| array.directory().is_as(&state.directory))
     }
 
     fn target<'l>(&self, list: &'l SubmissionList, kernel: &KeptKernel) -> Option<(&'l Node, &'l Target)> {
@@ -360,18 +375,15 @@ impl KeptRun {
         }
         let mut held = Held { locked: SmallVec::new(), readers: SmallVec::new(), pins: Vec::new() };
         let now = LastUse::now();
-        let is_used = |copy: &&DeviceCopy| {
-            let mut memories = runtime.devices.iter().filter_map(|device| device.memory());
-            memories.any(|memory| std::ptr::eq(memory, copy.memory()))
-        };
         // In the order of addresses, in which all runs lock directories.
         for ((_, memory, written), state) in list.memories().zip(&self.states) {
             let directory = memory.directory();
-            if !directory.is_as(state) {
+            if !directory.is_as(&state.directory) {
                 return None;
             }
             memory.set_granule(runtime.granule);
-            directory.copies().filter(is_used).for_each(|copy| copy.last_use().set(now));
+            let used = directory.copies().zip(&state.used).filter(|(_, is_used)| **is_used);
+            used.for_each(|(copy, _)| copy.last_use().set(now));
             match written {
                 true => held.locked.push(directory),
                 false => {
