@@ -169,7 +169,8 @@ pub fn staged(input: TokenStream) -> TokenStream {
 
 /// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>`, or
 /// `unsafe impl DeviceFunction<..>`, for a unit struct. The impl stays as written, but that the body of
-/// `item` is `#[inline(always)]`: it is called in one place, the loop over work items.
+/// `item` and `team` are `#[inline(always)]`: only the loop over work items calls them, which is compiled for
+/// any CPU and for those with AVX2.
 ///
 /// ```text
 /// pub struct Plain;

@@ -6,7 +6,6 @@
 //! launch is free again before that returns, whatever happens. No other module makes this definition, and no
 //! launch by name finds its implementation, so these words are always such addresses.
 
-use super::instructions::{for_cpus, has_wide};
 use super::views::{
     Item, ItemAccess, ItemBound, ItemRun, Read, ReadWrite, UNIT, View, Whole, Write, describe,
 };
@@ -128,11 +127,11 @@ macro_rules! lists {
                 // SAFETY: the caller vouches.
                 unsafe { ($(bound.$at.run::<UNIT>(index, &[0]),)+) }
             }
-            #[allow(non_snake_case, clippy::too_many_arguments)] // a slice for each type
             unsafe fn each<Call: for<'k> Fn(Self::Elements<'k>)>(closure: &Call, run: &Self::Run, len: usize) {
                 /// # Safety
                 /// The slices have `len` items.
-                #[inline(always)]
+                #[inline(never)]
+                #[allow(non_snake_case, clippy::too_many_arguments)] // a slice for each type
                 unsafe fn over<Call, $($a: ItemAccess),+>(closure: &Call, len: usize, $(mut $a: $a::Slice<'_>),+)
                 where
                     Call: for<'k> Fn(($($a::Item<'k>,)+)),
@@ -142,26 +141,8 @@ macro_rules! lists {
                         closure(unsafe { ($($a::nth(&mut $a, i),)+) });
                     }
                 }
-                for_cpus! {
-                    /// # Safety
-                    /// As `over`.
-                    #[inline(never)]
-                    unsafe fn<Call, $($a: ItemAccess),+>(closure: &Call, len: usize, $($a: $a::Slice<'_>),+)
-                    where
-                        Call: for<'k> Fn(($($a::Item<'k>,)+)),
-                    {
-                        // SAFETY: the caller vouches.
-                        unsafe { over(closure, len, $($a),+) }
-                    }
-                }
-                // SAFETY: the caller vouches; this CPU has the instructions.
-                unsafe {
-                    if has_wide() {
-                        wide(closure, len, $(run.$at.slice(len)),+)
-                    } else {
-                        any(closure, len, $(run.$at.slice(len)),+)
-                    }
-                }
+                // SAFETY: the caller vouches.
+                unsafe { over::<Call, $($a),+>(closure, len, $(run.$at.slice(len)),+) }
             }
         }
     )*};

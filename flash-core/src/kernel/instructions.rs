@@ -1,49 +1,51 @@
 //! Loops over work items, compiled for the CPU that they run on.
 //!
 //! A program is compiled for any CPU of its kind. On x86-64 that has vectors of 128 bits, and a fused
-//! multiplication and addition is a call of a function. So the loop around a kernel's body is compiled a
-//! second time, with more features, and a share of a launch takes this one where the CPU has them. What is inlined into the loop has them, too.
+//! multiplication and addition is a call of a function. So the loop around the body of an item or a team is
+//! compiled a second time, with more features, and a share of a launch takes this copy where the CPU has
+//! them. What is inlined into the loop has them, too; a function that stays one of its own has not.
 //!
-//! Results have the same bits: the compiler fuses nothing by itself, leaves nothing out and keeps the order
-//! of floating-point operations, whatever the features.
+//! Results have the same bits, as far as Rust fixes them: the compiler fuses nothing by itself and keeps the
+//! order of floating-point operations, whatever the features.
 
-macro_rules! features {
-    (($d:tt) $features:literal) => {
-        /// What the psABI of x86-64 calls its level 3, as far as compilers make use of it.
-        #[cfg(all(target_arch = "x86_64", not(target_feature = "avx2")))]
-        const FEATURES: &str = $features;
-
-        /// Defines a function twice: `any`, and `wide` for a CPU that [has](has_wide) the features.
-        macro_rules! for_cpus {
-                            ($d(#[$d attribute:meta])* unsafe fn $d($d rest:tt)*) => {
-                                $d(#[$d attribute])*
-                                unsafe fn any $d($d rest)*
-                                $d(#[$d attribute])*
-                                #[cfg_attr(target_arch = "x86_64", target_feature(enable = $features))]
-                                unsafe fn wide $d($d rest)*
-                            };
-                        }
-    };
-}
-features!(($) "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c");
-pub(super) use for_cpus;
-
-/// True if this CPU has them. False also in a program that is compiled for such CPUs alone, whose every
-/// function has them.
+/// Calls `body`, which is inlined into a function for this CPU.
 #[inline(always)]
-pub(super) fn has_wide() -> bool {
+pub(super) fn for_this_cpu<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(all(target_arch = "x86_64", not(target_feature = "avx2")))]
-    {
-        use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-        const UNKNOWN: u8 = 0;
-        const ABSENT: u8 = 1;
-        const THERE: u8 = 2;
+    if wide::is_there() {
+        // SAFETY: this CPU has the instructions.
+        return unsafe { wide::with(body) };
+    }
+    any(body)
+}
+
+/// A function beside the other one, and not inside of what calls that: each has on the stack what its items
+/// put there.
+#[inline(never)]
+fn any<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}
+
+/// What the psABI of x86-64 calls its level 3, as far as compilers make use of it. A program that is compiled
+/// for such CPUs alone has it in every function.
+#[cfg(all(target_arch = "x86_64", not(target_feature = "avx2")))]
+mod wide {
+    use flash_backend::cpu_has;
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    const UNKNOWN: u8 = 0;
+    const ABSENT: u8 = 1;
+    const THERE: u8 = 2;
+
+    /// True if this CPU has it.
+    #[inline(always)]
+    pub fn is_there() -> bool {
         static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
         #[cold]
         #[inline(never)]
         fn look() -> u8 {
-            let known = if FEATURES.split(',').all(flash_backend::cpu_has) { THERE } else { ABSENT };
+            let known = if FEATURES.split(',').all(cpu_has) { THERE } else { ABSENT };
             KNOWN.store(known, Relaxed);
             known
         }
@@ -54,22 +56,20 @@ pub(super) fn has_wide() -> bool {
         };
         known == THERE
     }
-    #[cfg(not(all(target_arch = "x86_64", not(target_feature = "avx2"))))]
-    false
-}
 
-/// Calls `body`, which is inlined into a function for this CPU.
-#[inline(always)]
-pub(super) fn for_this_cpu<R>(body: impl FnOnce() -> R) -> R {
-    for_cpus! {
-        // Side by side, and not one inside of what calls the other: each has what its items put on the stack.
-        #[inline(never)]
-        unsafe fn<R>(body: impl FnOnce() -> R) -> R {
-            body()
-        }
+    macro_rules! features {
+        ($features:literal) => {
+            const FEATURES: &str = $features;
+
+            /// Calls `body`.
+            #[inline(never)]
+            #[target_feature(enable = $features)]
+            pub fn with<R>(body: impl FnOnce() -> R) -> R {
+                body()
+            }
+        };
     }
-    // SAFETY: this CPU has the instructions.
-    unsafe { if has_wide() { wide(body) } else { any(body) } }
+    features!("avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c");
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
         None => Vec::new(),
         Some(span) => texts(&implementation, &target, &lists, &name, &keys, span, core)?,
     };
-    if target.door == Door::Item {
+    if matches!(target.door, Door::Item | Door::Team) {
         inline(&mut implementation);
     }
     settle_results(&mut implementation, core);
@@ -58,11 +58,11 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
 }
 
 /// Has the body inlined into the loop over work items: only there are its views in registers, its checks
-/// before the loop, and its items side by side in vectors. The loop calls it in one place.
+/// before the loop, its items side by side in vectors, and the instructions for which the loop is compiled.
 fn inline(implementation: &mut ItemImpl) {
     for item in &mut implementation.items {
         if let ImplItem::Fn(function) = item
-            && function.sig.ident == "item"
+            && (function.sig.ident == "item" || function.sig.ident == "team")
             && !function.attrs.iter().any(|attribute| attribute.path().is_ident("inline"))
         {
             function.attrs.push(parse_quote!(#[inline(always)]));

@@ -44,6 +44,12 @@ fn concrete() -> TokenStream {
 fn an_entry_per_element_type_after_the_impl() {
     let out = written(quote!(for(f32, [f64; 3]), priority = -10), generic());
     assert!(out.starts_with(&text(inlined())), "{out}");
+    let team = quote! {
+        impl CpuTeam<Shares<'_>, 64> for Plain {
+            fn team(_: Index<1>, k: SharesItem<'_>, team: &mut Team<64>) {}
+        }
+    };
+    assert!(written(quote!(), team).contains(&text(quote!(#[inline(always)] fn team))));
     // What it says itself stays.
     assert!(written(quote!(for(f32)), inlined()).starts_with(&text(inlined())));
     assert_eq!(out.matches("submit!").count(), 2);

@@ -32,7 +32,7 @@ pub(super) struct OwnIndex {
     pub dimension: usize,
     /// Of an array with these extents; of one dimension, they may be any.
     pub extents: Vec<usize>,
-    /// The turn of the thread's loop; `None`: it has any number of them.
+    /// The turn of the thread's loop; `None`: these may be many.
     pub turn: Option<Turn>,
 }
 

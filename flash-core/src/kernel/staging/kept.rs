@@ -13,7 +13,7 @@ use super::barriers::{Names, OwnIndex, SHARED, Turn, declared, is_of_a_name, nam
 /// In the place of [`SHARED`].
 const KEPT: &str = "flash_kept";
 
-/// As many values as a thread keeps of an array, its elements' own arrays included.
+/// Elements that a thread keeps of an array, counted with the arrays inside of them.
 const MOST: usize = 64;
 
 /// A kernel's statements, and the declarations of the arrays that all threads see.
@@ -143,7 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_may_touch_stays() {
+    fn what_another_thread_may_touch_stays_and_so_does_what_is_large() {
+        // Of 128 values for each thread.
+        let large = ["float flash_shared_1[8][8][64]".to_owned()];
+        let own = ["at_6", "at_7"].into_iter().enumerate().map(|(dimension, name)| OwnIndex {
+            name: name.to_owned(),
+            dimension,
+            extents: vec![8, 8],
+            turn: Some(Turn { name: "turn_5".to_owned(), count: 2 }),
+        });
+        let own: Vec<_> = own.collect();
+        let names = Names { shared: &large, parameters: &[], own: &own };
+        assert_eq!(keep("flash_shared_1[at_6][at_7][0] = 1;\n", &names).shared, large);
         for text in [
             "flash_shared_1[at_6][at_7] = 1;\nx = flash_shared_1[at_6][0];\n",
             "flash_shared_1[at_6][at_7] = 1;\nx = flash_shared_1[at_7][at_6];\n",

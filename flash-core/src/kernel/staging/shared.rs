@@ -51,7 +51,8 @@ impl<T: Number> Combine<T> for Max {
     }
 }
 
-/// As on the CPU: 0.0 is more than -0.0, and a NaN stays. `first_of_zeros`: with this `b`, if both are 0.
+/// As on the CPU: 0.0 is more than -0.0, and a NaN stays. `first_of_zeros`: whether the result is `a` where
+/// both are 0, as a condition on `B`.
 fn extreme<T: Number>(a: Expr<T>, b: Expr<T>, operator: &str, first_of_zeros: &str) -> Expr<T> {
     let (a, b) = (a.read().named("a").text(), b.read().named("b").text());
     Expr::value(match T::WRAPS {

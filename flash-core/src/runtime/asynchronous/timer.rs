@@ -1,4 +1,7 @@
 //! A timer: calls a function at a time, unless it is cancelled. It has one thread, started at the first use.
+//!
+//! Most alarms are cancelled long before their time, as those of launches with a `Timeout`. So one that is
+//! cancelled leaves the thread asleep, and a new one wakes it only if it comes before the thread looks again.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, Once};
@@ -6,11 +9,19 @@ use std::time::Instant;
 
 type Alarms = BTreeMap<(Instant, u64), Box<dyn FnOnce() + Send>>;
 
-static ALARMS: Mutex<(u64, Alarms)> = Mutex::new((0, BTreeMap::new()));
+struct Timer {
+    /// Alarms ever set.
+    count: u64,
+    alarms: Alarms,
+    /// When the sleeping thread looks again; `None`: it is awake, or sleeps until it is woken.
+    looks_at: Option<Instant>,
+}
+
+static TIMER: Mutex<Timer> = Mutex::new(Timer { count: 0, alarms: BTreeMap::new(), looks_at: None });
 static CHANGED: Condvar = Condvar::new();
 
-fn lock() -> MutexGuard<'static, (u64, Alarms)> {
-    ALARMS.lock().unwrap_or_else(|e| e.into_inner())
+fn lock() -> MutexGuard<'static, Timer> {
+    TIMER.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// A future call; cancelled when dropped.
@@ -24,38 +35,71 @@ impl Alarm {
         THREAD.call_once(|| {
             let _ = std::thread::Builder::new().name("flash-timer".into()).spawn(run);
         });
-        let mut alarms = lock();
-        alarms.0 += 1;
-        let key = (time, alarms.0);
-        alarms.1.insert(key, Box::new(action));
-        CHANGED.notify_one();
+        let mut timer = lock();
+        timer.count += 1;
+        let key = (time, timer.count);
+        timer.alarms.insert(key, Box::new(action));
+        if timer.looks_at.is_none_or(|at| time < at) {
+            CHANGED.notify_one();
+        }
         Alarm(key)
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        let action = lock().1.remove(&self.0);
+        let action = lock().alarms.remove(&self.0);
         drop(action);
     }
 }
 
 fn run() {
-    let mut alarms = lock();
+    let mut timer = lock();
     loop {
         let now = Instant::now();
-        alarms = match alarms.1.first_entry() {
-            None => CHANGED.wait(alarms).unwrap_or_else(|e| e.into_inner()),
+        timer = match timer.alarms.first_entry() {
+            None => CHANGED.wait(timer).unwrap_or_else(|e| e.into_inner()),
             Some(first) if first.key().0 <= now => {
                 let action = first.remove();
-                drop(alarms);
+                drop(timer);
                 action();
                 lock()
             }
             Some(first) => {
-                let left = first.key().0 - now;
-                CHANGED.wait_timeout(alarms, left).unwrap_or_else(|e| e.into_inner()).0
+                let at = first.key().0;
+                timer.looks_at = Some(at);
+                let woken = CHANGED.wait_timeout(timer, at - now);
+                let mut timer = woken.unwrap_or_else(|e| e.into_inner()).0;
+                timer.looks_at = None;
+                timer
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn alarms_come_in_order_whatever_was_set_and_cancelled_before() {
+        let (told, heard) = channel();
+        let now = Instant::now();
+        let at = |milliseconds: u64, name: u64| {
+            let told = told.clone();
+            Alarm::at(now + Duration::from_millis(milliseconds), move || told.send(name).unwrap())
+        };
+        // The thread sleeps until the first of them, which is cancelled; then an earlier and a later one.
+        let far = at(3_600_000, 0);
+        std::thread::sleep(Duration::from_millis(5));
+        drop(far);
+        let kept = [at(60, 2), at(30, 1), at(90, 3)];
+        drop(at(40, 0));
+        for expected in 1..=3 {
+            assert_eq!(heard.recv_timeout(Duration::from_secs(60)), Ok(expected));
+        }
+        drop(kept);
     }
 }
