@@ -4,8 +4,8 @@
 //! and each may wait for the others in an operation. It stays so because such text reads no memory that
 //! another thread may be writing: an operation is between two barriers, and what the text stores there (the
 //! own element of the work item, or an element of the team's memory) is stored by one thread, between two
-//! barriers, too ([`stored_by_one`]). Barriers that are not needed are left out in the end (`barriers.rs`), and
-//! arrays that need not be seen by others become the threads' own (`kept.rs`).
+//! barriers, too ([`stored_by_one`]). In the end, barriers that are not needed are left out (`barriers.rs`),
+//! and arrays that need not be seen by others become the threads' own (`kept.rs`).
 //!
 //! In an operation a thread has the places `lane`, `lane + THREADS`, ... What computes the value at one place
 //! stores nothing: text that would is an error.
