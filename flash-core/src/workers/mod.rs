@@ -62,12 +62,16 @@ pub(crate) fn runs_pieces() -> bool {
 }
 
 /// Changes whenever there is new work.
-static NEWS: AtomicU32 = AtomicU32::new(0);
+static NEWS: News = News(AtomicU32::new(0));
+
+/// A cache line of its own, and the next, which CPUs fetch along: what lies beside it is read at each launch.
+#[repr(align(128))]
+struct News(AtomicU32);
 
 static HOST: WorkerHost = WorkerHost {
     struct_size: size_of::<WorkerHost>() as u32,
     reserved: 0,
-    news: NEWS.as_ptr(),
+    news: NEWS.0.as_ptr(),
     serve: Some(serve_for_backend),
     pass_on: Some(pass_on),
 };
@@ -114,7 +118,7 @@ pub(crate) fn announce(count: usize) -> bool {
     if fork::is_child() {
         return false;
     }
-    NEWS.fetch_add(1, Ordering::SeqCst);
+    NEWS.0.fetch_add(1, Ordering::SeqCst);
     match supplied() {
         // SAFETY: the backend's function, and this host, which lives for ever.
         Some(workers) => workers.wake.is_some_and(|wake| unsafe { wake(&HOST, count as u32) } != 0),

@@ -33,9 +33,9 @@ pub(super) fn wake() -> bool {
 fn work() {
     loop {
         let mut since = Instant::now();
-        let mut seen = NEWS.load(Ordering::SeqCst).wrapping_sub(1);
+        let mut seen = NEWS.0.load(Ordering::SeqCst).wrapping_sub(1);
         while since.elapsed() < LINGER {
-            let news = NEWS.load(Ordering::SeqCst);
+            let news = NEWS.0.load(Ordering::SeqCst);
             if news != seen {
                 seen = news;
                 if serve() {
@@ -45,7 +45,7 @@ fn work() {
             std::thread::yield_now();
         }
         let mut sleeps = asleep();
-        *sleeps = NEWS.load(Ordering::SeqCst) == seen;
+        *sleeps = NEWS.0.load(Ordering::SeqCst) == seen;
         while *sleeps {
             sleeps = WOKEN.wait(sleeps).unwrap_or_else(PoisonError::into_inner);
         }
