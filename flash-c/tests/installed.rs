@@ -14,7 +14,7 @@ const PUBLISHED: [f64; 10] =
     [26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0];
 
 struct Installed {
-    folder: TempDir,
+    folder: &'static Path,
     /// The plugin of the key `TEST`, which is not installed.
     test_plugin: PathBuf,
 }
@@ -33,9 +33,9 @@ fn installed() -> &'static Installed {
             "flash-kernels-plugin",
             "xtask",
         ]);
-        let folder = plugins::directory();
+        let folder = plugins::directory_of_process();
         let mut install = Command::new(built.join("xtask"));
-        install.arg("install").arg("--prefix").arg(folder.path()).arg("--built").arg(&built);
+        install.arg("install").arg("--prefix").arg(folder).arg("--built").arg(&built);
         // A second time over the first.
         for _ in 0..2 {
             let output = install.output().expect("xtask starts");
@@ -47,7 +47,7 @@ fn installed() -> &'static Installed {
 
 impl Installed {
     fn at(&self, file: &str) -> PathBuf {
-        self.folder.path().join(file)
+        self.folder.join(file)
     }
 }
 
@@ -147,7 +147,7 @@ fn a_project_finds_it_by_cmake_and_the_hosts_of_three_languages_have_the_publish
     }
     let (installed, project) = (installed(), hosts());
     let build = project.path().join("build");
-    let prefix = format!("-DCMAKE_PREFIX_PATH={}", installed.folder.path().display());
+    let prefix = format!("-DCMAKE_PREFIX_PATH={}", installed.folder.display());
     let strict = "-Wall -Wextra -pedantic -Werror";
     succeeds(
         command("cmake")

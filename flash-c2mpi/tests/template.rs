@@ -9,7 +9,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
-use tempfile::TempDir;
 
 const ALIASES: [&str; 9] = ["MMM", "EWMM", "SMMM", "EWMD", "VDP", "JS", "FC", "MVM", "1DCONV"];
 const M: usize = 37;
@@ -76,7 +75,7 @@ fn called(rt: &RuntimeObj, alias: &str) -> Vec<f32> {
 }
 
 struct Built {
-    folder: TempDir,
+    folder: &'static Path,
     /// The plugin of the key `TEST`.
     test_plugin: PathBuf,
 }
@@ -86,9 +85,9 @@ fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
         let built = plugins::build(&["flash-c2mpi", "flash-backend-test-plugin"]);
-        let folder = plugins::directory();
-        symlink(built.join("libflash_c2mpi.so"), folder.path().join("libmpix.so")).unwrap();
-        compile_to(folder.path(), include_str!("template.c"), "template");
+        let folder = plugins::directory_of_process();
+        symlink(built.join("libflash_c2mpi.so"), folder.join("libmpix.so")).unwrap();
+        compile_to(folder, include_str!("template.c"), "template");
         Built { folder, test_plugin: built.join("libflash_backend_test_plugin.so") }
     })
 }
@@ -107,7 +106,7 @@ fn compile_to(folder: &Path, text: &str, name: &str) {
 
 /// A command with no variable that the library reads.
 fn command(name: &str) -> Command {
-    let mut command = Command::new(built().folder.path().join(name));
+    let mut command = Command::new(built().folder.join(name));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("FLASH_") {
             command.env_remove(name);
@@ -218,7 +217,7 @@ fn and_through_agents() {
     let rt = get_runtime("ALL_CPU:0").unwrap();
     for alias in ALIASES {
         let mut job = plugins::flash("", &["run", "-n", "3", "--"]);
-        job.arg(built().folder.path().join("template")).arg(alias);
+        job.arg(built().folder.join("template")).arg(alias);
         same_as_called(&rt, alias, "RANK", run_by(job, &table_1("RANK"), &[]));
     }
 }
@@ -256,7 +255,7 @@ fn the_programs_of_the_documentation_run() {
     plugins::shared(Language::C, &accelerators[0], &[&include], &place.path().join("lab.so"));
     for (number, (program, expected)) in programs.iter().zip(expected).enumerate() {
         let name = format!("docs-{number}");
-        compile_to(built().folder.path(), program, &name);
+        compile_to(built().folder, program, &name);
         let output = command(&name).env("FLASH_BACKEND_PATH", place.path()).output().unwrap();
         assert!(output.status.success(), "{}", text_of(&output));
         let said = String::from_utf8(output.stdout).unwrap();
@@ -281,7 +280,7 @@ fn the_program_in_fortran_runs() {
     }
     let programs = blocks("fortran");
     assert_eq!(programs.len(), 1);
-    let (folder, place) = (built().folder.path(), plugins::directory());
+    let (folder, place) = (built().folder, plugins::directory());
     let source = place.path().join("multiply.f90");
     std::fs::write(&source, &programs[0]).unwrap();
     let mut compile = Command::new("gfortran");

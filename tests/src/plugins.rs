@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::TempDir;
 
 /// Which part of which test a child process is to run.
@@ -48,6 +48,35 @@ pub fn workspace() -> PathBuf {
 /// A directory of its own, which only its owner can write; removed when it is dropped.
 pub fn directory() -> TempDir {
     tempfile::Builder::new().prefix("flash-plugins-").tempdir().expect("a temporary directory can be made")
+}
+
+/// The same for what all tests of this process share: removed when the process ends, where nothing in a static
+/// is dropped.
+pub fn directory_of_process() -> &'static Path {
+    static MADE: Mutex<Vec<(u32, TempDir)>> = Mutex::new(Vec::new());
+
+    extern "C" fn remove() {
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        // A child of `fork` has its parent's list.
+        for (process, directory) in made.drain(..) {
+            if process == std::process::id() {
+                drop(directory);
+            } else {
+                let _ = directory.keep();
+            }
+        }
+    }
+
+    let directory = directory();
+    let path: &'static Path = Box::leak(directory.path().into());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if made.is_empty() {
+        // SAFETY: a function of this program, which does not unwind.
+        let refused = unsafe { libc::atexit(remove) };
+        assert_eq!(refused, 0, "the end of the process can have a function");
+    }
+    made.push((std::process::id(), directory));
+    path
 }
 
 /// Compiles a source text with warnings as errors.
