@@ -138,12 +138,17 @@ unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &R
     }
 }
 
-/// Always inlined, with everything that it calls, into functions for certain CPUs.
+/// Calls `body` with every run of a share. Always inlined, with everything that it calls, into functions for
+/// instructions that not every CPU has.
 ///
 /// # Safety
 /// As [`item_share`].
 #[inline(always)]
-unsafe fn items<D: KernelDefinition, I: CpuItem<D>>(share: &Share, args: *const Arg) {
+unsafe fn all_runs<D: KernelDefinition>(
+    share: &Share,
+    args: *const Arg,
+    body: impl Fn(&D::Bound, &RankRun<D::Index>),
+) {
     // SAFETY: the space lives for the call.
     let space = unsafe { SpaceRef::new(&*share.space) };
     // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
@@ -158,7 +163,7 @@ unsafe fn items<D: KernelDefinition, I: CpuItem<D>>(share: &Share, args: *const 
                     space,
                     rows,
                     #[inline(always)]
-                    |run| item_run::<D, I>(bound, &run),
+                    |run| body(bound, &run),
                 );
             },
         );
@@ -180,39 +185,21 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
         // By value: it is passed in registers.
         for_this_cpu(
             #[inline(always)]
-            // SAFETY: the caller vouches for both.
-            move || unsafe { items::<D, I>(share, args) },
+            move || {
+                // SAFETY: the caller vouches; each run is of this launch, and has no other user.
+                unsafe {
+                    all_runs::<D>(
+                        share,
+                        args,
+                        #[inline(always)]
+                        |bound, run| item_run::<D, I>(bound, run),
+                    );
+                }
+            },
         );
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }
-}
-
-/// Always inlined, with everything that it calls, into a function for instructions that not every CPU has.
-///
-/// # Safety
-/// As [`span_share`].
-#[inline(always)]
-unsafe fn spans<D: KernelDefinition, I: CpuSpan<D>>(share: &Share, args: *const Arg) {
-    // SAFETY: the space lives for the call.
-    let space = unsafe { SpaceRef::new(&*share.space) };
-    // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
-    unsafe {
-        for_blocks::<D>(
-            space,
-            share,
-            args,
-            #[inline(always)]
-            |bound, rows| {
-                for_runs::<D>(
-                    space,
-                    rows,
-                    #[inline(always)]
-                    |run| span_run::<D, I>(bound, &run),
-                );
-            },
-        );
-    }
 }
 
 /// The `span` door: one call of `I::span` per run along dimension 0.
@@ -228,8 +215,17 @@ pub unsafe extern "C" fn span_share<D: KernelDefinition, I: CpuSpan<D>>(
     let body = || {
         I::around(
             #[inline(always)]
-            // SAFETY: the caller vouches for both.
-            || unsafe { spans::<D, I>(share, args) },
+            || {
+                // SAFETY: as in `item_share`.
+                unsafe {
+                    all_runs::<D>(
+                        share,
+                        args,
+                        #[inline(always)]
+                        |bound, run| span_run::<D, I>(bound, run),
+                    );
+                }
+            },
         );
     };
     // SAFETY: `share.host` lives for ever.
