@@ -50,8 +50,8 @@ pub fn directory() -> TempDir {
     tempfile::Builder::new().prefix("flash-plugins-").tempdir().expect("a temporary directory can be made")
 }
 
-/// The same for what all tests of this process share: removed when the process ends, where nothing in a static
-/// is dropped.
+/// The same for what all tests of this process share: removed when the process ends, where nothing in a
+/// static is dropped.
 pub fn directory_of_process() -> &'static Path {
     static MADE: Mutex<Vec<(u32, TempDir)>> = Mutex::new(Vec::new());
 
