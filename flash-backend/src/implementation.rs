@@ -54,12 +54,26 @@ pub const PARTS: &str = "parts";
 /// Whether an implementation may be given a part of a launch: the doors of single items may, the `whole` door
 /// must declare it.
 pub fn takes_parts(implementation: &abi::Implementation) -> bool {
+    implementation.door != abi::DOOR_WHOLE || says(implementation, PARTS)
+}
+
+/// The attribute of an implementation that finds the elements of every `Item` by its strides alone, whatever
+/// these are; its value is `true`.
+pub const STRIDES: &str = "strides";
+
+/// Whether an implementation may be given views with gaps.
+pub fn takes_strides(implementation: &abi::Implementation) -> bool {
+    says(implementation, STRIDES)
+}
+
+/// Whether an implementation has an attribute with the value `true`.
+fn says(implementation: &abi::Implementation, key: &str) -> bool {
     // SAFETY: attributes and strings of implementations live for ever.
-    let says = |i| unsafe {
+    let is_so = |i| unsafe {
         let attribute = &*implementation.attributes.add(i);
-        attribute.key.text() == PARTS && attribute.value.text() == "true"
+        attribute.key.text() == key && attribute.value.text() == "true"
     };
-    implementation.door != abi::DOOR_WHOLE || (0..implementation.attribute_count).any(says)
+    (0..implementation.attribute_count).any(is_so)
 }
 
 /// Among implementations that fit equally well the highest is taken: by priority, then by the door, of which

@@ -4,7 +4,7 @@ use crate::compare::{Difference, compare};
 use crate::replay::load;
 use anyhow::{Context, Result};
 use flash::get_runtime;
-use flash::recording::{Argument, Recording};
+use flash::recording::Recording;
 use flash_core::descriptor::Access;
 use flash_core::runtime::Steps;
 use serde::Serialize;
@@ -105,11 +105,7 @@ fn first_difference<'r>(
             continue;
         };
         // Of several ranges of one memory, the one that contains the element.
-        let has = |argument: &Argument| match *argument {
-            Argument::Part { start, end, .. } => (start..end).contains(&(index as u64)),
-            _ => true,
-        };
-        let owner = written().find(|(_, argument, m)| *m == memory && has(argument));
+        let owner = written().find(|(_, argument, m)| *m == memory && argument.has(index as u64));
         return Ok(Some(Found {
             submission: position,
             kernel: &kernel.name,

@@ -106,6 +106,7 @@ use proc_macro2::TokenStream as Tokens;
 /// | `grid_barrier` | its text has `FLASH_FOR_PHASES` |
 /// | `bounds_checked` | it does not cooperate, and checks its bounds itself |
 /// | `index32` | of a binary that uses `FLASH_INDEX32` |
+/// | `strides` | it finds its own elements by `FLASH_OWN_INDEX` alone, and so takes views with gaps |
 /// | `requires = "cl_khr_int64_base_atomics"` | extensions that the device must have |
 /// | `build_options = "-cl-mad-enable"` | for the device's compiler |
 /// | `name`, `priority`, `vendor`, `device`, `architecture`, `version` | as for `#[kernel(..)]` on an impl |

@@ -85,6 +85,8 @@ pub unsafe trait ClosureArguments {
     /// `args` are those arguments of a launch that was proved.
     #[doc(hidden)]
     unsafe fn bind(args: *const abi::Arg) -> Self::Bound;
+    #[doc(hidden)]
+    fn is_adjacent(bound: &Self::Bound) -> bool;
     /// # Safety
     /// `index` is that of a work item.
     #[doc(hidden)]
@@ -121,6 +123,10 @@ macro_rules! lists {
             unsafe fn bind(args: *const abi::Arg) -> Self::Bound {
                 // SAFETY: the caller vouches.
                 unsafe { ($(ItemBound::new(&*args.add($at)),)+) }
+            }
+            #[inline(always)]
+            fn is_adjacent(bound: &Self::Bound) -> bool {
+                $(bound.$at.is_adjacent::<UNIT>())&&+
             }
             #[inline(always)]
             unsafe fn run(bound: &Self::Bound, index: &[usize]) -> Self::Run {
@@ -176,6 +182,10 @@ unsafe impl<'a, A: ItemAccess + 'static> ClosureArguments for Item<'a, A> {
     unsafe fn bind(args: *const abi::Arg) -> Self::Bound {
         // SAFETY: the caller vouches.
         unsafe { ItemBound::new(&*args) }
+    }
+    #[inline(always)]
+    fn is_adjacent(bound: &Self::Bound) -> bool {
+        bound.is_adjacent::<UNIT>()
     }
     #[inline(always)]
     unsafe fn run(bound: &Self::Bound, index: &[usize]) -> Self::Run {
@@ -299,6 +309,11 @@ unsafe impl<'a, L: ClosureArguments> KernelDefinition for ForEach<'a, L> {
     unsafe fn bind(args: *const abi::Arg) -> Self::Bound {
         // SAFETY: the caller vouches.
         unsafe { ((*args).data.cast_const().cast(), L::bind(args.add(1))) }
+    }
+
+    #[inline(always)]
+    fn is_adjacent(bound: &Self::Bound) -> bool {
+        L::is_adjacent(&bound.1)
     }
 
     #[inline(always)]

@@ -79,6 +79,13 @@ pub unsafe trait KernelDefinition: Sized {
     #[doc(hidden)]
     #[inline(always)]
     unsafe fn block(_bound: &mut Self::Bound, _rows: &Range<u64>) {}
+    /// True if the elements of items with neighbouring values of dimension 0 are adjacent in each array where
+    /// `item` and `span` take that for granted. Otherwise runs have to be of one item.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn is_adjacent(_bound: &Self::Bound) -> bool {
+        true
+    }
     /// Moves to the first item of a run along dimension 0.
     ///
     /// # Safety
@@ -88,15 +95,14 @@ pub unsafe trait KernelDefinition: Sized {
     /// The arguments of item `i` of the run.
     ///
     /// # Safety
-    /// The run has more than `i` items of consecutive values of dimension 0; this item's arguments have no
-    /// other user.
+    /// The run has more than `i` items of consecutive values of dimension 0, of which there is one unless the
+    /// arrays are adjacent (`is_adjacent`); this item's arguments have no other user.
     #[doc(hidden)]
     unsafe fn item<'k>(run: &'k Self::Run, i: usize) -> Self::Item<'k>;
     /// The arguments of `len` items of the run.
     ///
     /// # Safety
-    /// The run has at least `len` items of consecutive values of dimension 0; these items' arguments have no
-    /// other user.
+    /// As `item`, of the first `len` items of the run.
     #[doc(hidden)]
     unsafe fn span<'k>(run: &'k Self::Run, len: usize) -> Self::Span<'k>;
     /// The arguments of all items of a phase. `values`: per dimension the values that the space has. Of

@@ -6,7 +6,7 @@ use super::{
     CpuItem, CpuSpan, CpuTeam, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
 };
 use crate::devices::attribute;
-use flash_backend::__host::{PARTS, linked_implementations};
+use flash_backend::__host::{PARTS, STRIDES, linked_implementations};
 use flash_types::abi;
 use flash_types::descriptor::{ArgumentDescriptor, KernelDescriptor};
 use std::any::TypeId;
@@ -17,14 +17,14 @@ use std::sync::{Mutex, PoisonError, RwLock};
 pub struct CpuFunction {
     door: u32,
     share: abi::ShareFn,
-    /// It has the attribute [`PARTS`].
-    parts: bool,
+    /// The attribute that it has of itself.
+    attribute: Option<&'static str>,
 }
 
 impl CpuFunction {
     /// The `item` door of `I`.
     pub fn item<D: KernelDefinition, I: CpuItem<D>>() -> CpuFunction {
-        CpuFunction { door: abi::DOOR_ITEM, share: item_share::<D, I>, parts: false }
+        CpuFunction { door: abi::DOOR_ITEM, share: item_share::<D, I>, attribute: Some(STRIDES) }
     }
 
     /// The `team` door of `I`.
@@ -34,12 +34,13 @@ impl CpuFunction {
 
     /// The `span` door of `I`.
     pub fn span<D: KernelDefinition, I: CpuSpan<D>>() -> CpuFunction {
-        CpuFunction { door: abi::DOOR_SPAN, share: span_share::<D, I>, parts: false }
+        CpuFunction { door: abi::DOOR_SPAN, share: span_share::<D, I>, attribute: Some(STRIDES) }
     }
 
     /// The `whole` door of `I`.
     pub fn whole<D: KernelDefinition, I: CpuWhole<D>>() -> CpuFunction {
-        CpuFunction { door: abi::DOOR_WHOLE, share: whole_share::<D, I>, parts: I::PARTS }
+        let attribute = I::PARTS.then_some(PARTS);
+        CpuFunction { door: abi::DOOR_WHOLE, share: whole_share::<D, I>, attribute }
     }
 }
 
@@ -110,9 +111,7 @@ pub fn cpu_implementation<D: KernelDefinition>(
     let descriptor = descriptor_text::<D>();
     let mut attributes: Vec<abi::Attr> =
         attributes.iter().map(|(key, value)| attribute(key, (*value).into())).collect();
-    if function.parts {
-        attributes.push(attribute(PARTS, true.into()));
-    }
+    attributes.extend(function.attribute.map(|key| attribute(key, true.into())));
     let attributes = attributes.leak();
     Box::leak(Box::new(abi::Implementation {
         struct_size: size_of::<abi::Implementation>() as u32,

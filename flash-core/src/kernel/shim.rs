@@ -100,12 +100,24 @@ unsafe fn for_runs<D: KernelDefinition>(
     }
 }
 
-/// # Safety
-/// The run's items are of the launch that `bound` is of, and have no other user.
+/// A run in pieces, each of one work item and of those after it that have the next values of dimension 0: how
+/// many pieces, and of how many items. `adjacent`: see [`KernelDefinition::is_adjacent`].
 #[inline(always)]
-unsafe fn item_run<D: KernelDefinition, I: CpuItem<D>>(bound: &D::Bound, run: &RankRun<D::Index>) {
+fn pieces<R: Rank>(run: &RankRun<R>, adjacent: bool) -> (usize, usize) {
+    if adjacent && run.dimension == 0 && run.step == 1 { (1, run.count) } else { (run.count, 1) }
+}
+
+/// # Safety
+/// The run's items are of the launch that `bound` is of, and have no other user. `adjacent` says what
+/// [`KernelDefinition::is_adjacent`] does.
+#[inline(always)]
+unsafe fn item_run<D: KernelDefinition, I: CpuItem<D>>(
+    bound: &D::Bound,
+    run: &RankRun<D::Index>,
+    adjacent: bool,
+) {
     // One call of the body, so that it is inlined here, with the views that it gets.
-    let (calls, len) = if run.dimension == 0 && run.step == 1 { (1, run.count) } else { (run.count, 1) };
+    let (calls, len) = pieces(run, adjacent);
     for call in 0..calls {
         let index = run.first.along(run.dimension, run.step, call);
         // SAFETY: the index is a work item of this launch, the first of `len` with consecutive values of
@@ -124,8 +136,12 @@ unsafe fn item_run<D: KernelDefinition, I: CpuItem<D>>(bound: &D::Bound, run: &R
 /// # Safety
 /// As [`item_run`].
 #[inline(always)]
-unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &RankRun<D::Index>) {
-    let (calls, len) = if run.dimension == 0 && run.step == 1 { (1, run.count) } else { (run.count, 1) };
+unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(
+    bound: &D::Bound,
+    run: &RankRun<D::Index>,
+    adjacent: bool,
+) {
+    let (calls, len) = pieces(run, adjacent);
     for i in 0..calls {
         let index = run.first.along(run.dimension, run.step, i);
         // SAFETY: the index is a work item of this launch, the first of `len` with consecutive values of
@@ -138,8 +154,8 @@ unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &R
     }
 }
 
-/// Calls `body` with every run of a share. Always inlined, with everything that it calls, into functions for
-/// instructions that not every CPU has.
+/// Calls `body` with every run of a share, and with [`KernelDefinition::is_adjacent`]. Always inlined, with
+/// everything that it calls, into functions for instructions that not every CPU has.
 ///
 /// # Safety
 /// As [`item_share`].
@@ -147,7 +163,7 @@ unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &R
 unsafe fn all_runs<D: KernelDefinition>(
     share: &Share,
     args: *const Arg,
-    body: impl Fn(&D::Bound, &RankRun<D::Index>),
+    body: impl Fn(&D::Bound, &RankRun<D::Index>, bool),
 ) {
     // SAFETY: the space lives for the call.
     let space = unsafe { SpaceRef::new(&*share.space) };
@@ -159,11 +175,12 @@ unsafe fn all_runs<D: KernelDefinition>(
             args,
             #[inline(always)]
             |bound, rows| {
+                let adjacent = D::is_adjacent(bound);
                 for_runs::<D>(
                     space,
                     rows,
                     #[inline(always)]
-                    |run| body(bound, &run),
+                    |run| body(bound, &run, adjacent),
                 );
             },
         );
@@ -192,7 +209,7 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
                         share,
                         args,
                         #[inline(always)]
-                        |bound, run| item_run::<D, I>(bound, run),
+                        |bound, run, adjacent| item_run::<D, I>(bound, run, adjacent),
                     );
                 }
             },
@@ -222,7 +239,7 @@ pub unsafe extern "C" fn span_share<D: KernelDefinition, I: CpuSpan<D>>(
                         share,
                         args,
                         #[inline(always)]
-                        |bound, run| span_run::<D, I>(bound, run),
+                        |bound, run, adjacent| span_run::<D, I>(bound, run, adjacent),
                     );
                 }
             },

@@ -171,6 +171,67 @@ impl GridBox {
     }
 }
 
+/// Elements of a grid at equal distances along each of its axes.
+pub(crate) struct Lattice {
+    begin: [u64; 3],
+    /// Elements along each axis; none is 0.
+    counts: [u64; 3],
+    /// Indices from one to the next; 1 along an axis with one element.
+    steps: [u64; 3],
+}
+
+impl Lattice {
+    /// The elements of a box whose neighbours along its axes are `strides` elements apart, and whose index
+    /// 0 is element `offset` of the grid. All are elements of the grid, and there are some. `None`: they are
+    /// not such a set.
+    pub fn of(block: &GridBox, strides: &[u64; 3], offset: u64, to: &Grid) -> Option<Lattice> {
+        if block.is_empty() {
+            return None;
+        }
+        let first = offset + (0..3).map(|axis| block.begin[axis] * strides[axis]).sum::<u64>();
+        let [row, plane] = to.stride();
+        let apart = [1, row, plane];
+        let begin = [first % row, first % plane / row, first / plane];
+        let mut lattice = Lattice { begin, counts: [1; 3], steps: [1; 3] };
+        for (count, &stride) in block.extent().into_iter().zip(strides).filter(|(count, _)| *count > 1) {
+            // The axis of the grid along which neighbours are a whole number of indices apart, and stay
+            // inside.
+            let axis = (0..3).rev().find(|&axis| {
+                stride.is_multiple_of(apart[axis])
+                    && lattice.counts[axis] == 1
+                    && begin[axis] + stride / apart[axis] * (count - 1) < to.extent[axis]
+            })?;
+            (lattice.counts[axis], lattice.steps[axis]) = (count, stride / apart[axis]);
+        }
+        Some(lattice)
+    }
+
+    /// The smallest box with all of its elements.
+    fn hull(&self) -> GridBox {
+        let end = |axis: usize| self.begin[axis] + (self.counts[axis] - 1) * self.steps[axis] + 1;
+        GridBox { begin: self.begin, end: [0, 1, 2].map(end) }
+    }
+
+    /// True if it certainly has no element in common with another one of the same grid.
+    pub fn is_apart(&self, other: &Lattice) -> bool {
+        let (own, others) = (self.hull(), other.hull());
+        !own.overlaps(&others)
+            || (0..3).any(|axis| {
+                let (mut a, mut b) = (self.steps_or_all(axis), other.steps_or_all(axis));
+                while b != 0 {
+                    (a, b) = (b, a % b);
+                }
+                // The distance of two elements of one is a multiple of the common divisor, of both.
+                a > 1 && !self.begin[axis].abs_diff(other.begin[axis]).is_multiple_of(a)
+            })
+    }
+
+    /// The step along an axis; 0 if there is one element.
+    fn steps_or_all(&self, axis: usize) -> u64 {
+        if self.counts[axis] == 1 { 0 } else { self.steps[axis] }
+    }
+}
+
 impl From<GridBox> for Region {
     fn from(block: GridBox) -> Region {
         Region { blocks: if block.is_empty() { SmallVec::new() } else { smallvec![block] } }
@@ -277,6 +338,23 @@ impl Region {
         }
         region.merge();
         (region.blocks.len() <= FEW_BLOCKS).then_some(region)
+    }
+
+    /// The elements of a box whose neighbours along its axes are `strides` elements apart, and whose index 0
+    /// is element `offset` of a grid: the smallest box or range of the grid that has all of them. The second
+    /// value: it has no others.
+    pub fn of_strided(block: &GridBox, strides: &[u64; 3], offset: u64, to: &Grid) -> (Region, bool) {
+        if block.is_empty() {
+            return (Region::empty(), true);
+        }
+        match Lattice::of(block, strides, offset, to) {
+            Some(lattice) => (lattice.hull().into(), lattice.steps == [1; 3]),
+            None => {
+                let number = |at: [u64; 3]| offset + (0..3).map(|axis| at[axis] * strides[axis]).sum::<u64>();
+                let range = number(block.begin)..number(block.end.map(|end| end - 1)) + 1;
+                (Region::of_range(to, range), false)
+            }
+        }
     }
 
     /// The same elements in another grid. `None`: they would be many boxes.

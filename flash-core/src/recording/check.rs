@@ -2,6 +2,7 @@
 
 use super::{Argument, Elements, Memory, Parts, Recording, RecordingError, Submission};
 use crate::error::Error;
+use crate::memory::ArrayLayout;
 use flash_types::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 
 type Checked = Result<(), RecordingError>;
@@ -108,6 +109,7 @@ impl Recording {
                 Argument::Scalar(_) => 1,
                 Argument::Memory(memory) => self.memories[*memory as usize].len,
                 Argument::Part { start, end, .. } => end - start,
+                Argument::Strided { extents, .. } => extents.iter().product(),
             };
             if grid.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).is_none_or(|all| all > len) {
                 return Err(format!("the grid {grid:?} of `{}` has more than its {len} elements", spec.name));
@@ -156,6 +158,13 @@ impl Recording {
             }
             Argument::Memory(index) => (*index, None),
             Argument::Part { memory, start, end } => (*memory, Some((*start, *end))),
+            Argument::Strided { memory, start, extents, strides } => {
+                let span = ArrayLayout { extents, strides }.span();
+                let end = span.and_then(|span| start.checked_add(span)).ok_or_else(|| {
+                    format!("the strides {strides:?} of the shape {extents:?} are of no view with gaps, in which each index names an element of its own")
+                })?;
+                (*memory, Some((*start, end)))
+            }
         };
         if spec.view == View::Scalar {
             return Err(format!("expected a scalar ({}), found memory {index}", spec.element.name));

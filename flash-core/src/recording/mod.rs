@@ -42,6 +42,7 @@ mod tests;
 
 pub use error::RecordingError;
 
+use crate::memory::ArrayLayout;
 use flash_types::descriptor::{Attributes, ElementType, KernelDescriptor};
 use flash_types::index::Dim;
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,17 @@ pub enum Argument {
         /// One past the last element.
         end: u64,
     },
+    /// A view of a memory with gaps. Programs from before there were such views refuse the file.
+    Strided {
+        /// Index of the memory.
+        memory: u32,
+        /// The first element.
+        start: u64,
+        /// Extent per axis.
+        extents: Vec<u64>,
+        /// Elements from neighbour to neighbour along each axis.
+        strides: Vec<u64>,
+    },
 }
 
 impl Recording {
@@ -212,7 +224,21 @@ impl Argument {
     pub fn memory(&self) -> Option<usize> {
         match self {
             Argument::Scalar(_) => None,
-            Argument::Memory(memory) | Argument::Part { memory, .. } => Some(*memory as usize),
+            Argument::Memory(memory) | Argument::Part { memory, .. } | Argument::Strided { memory, .. } => {
+                Some(*memory as usize)
+            }
+        }
+    }
+
+    /// True if an element of its memory is one of it. The recording was [checked](Recording::check).
+    pub fn has(&self, element: u64) -> bool {
+        match self {
+            Argument::Scalar(_) => false,
+            Argument::Memory(_) => true,
+            Argument::Part { start, end, .. } => (*start..*end).contains(&element),
+            Argument::Strided { start, extents, strides, .. } => {
+                element.checked_sub(*start).is_some_and(|at| ArrayLayout { extents, strides }.has(at))
+            }
         }
     }
 }

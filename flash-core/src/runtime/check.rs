@@ -5,6 +5,7 @@
 use super::facts::{ArgumentFacts, KernelFacts};
 use crate::error::Error;
 use crate::kernel::{Candidate, ContentsCheck, WrongContents};
+use crate::memory::ArrayLayout;
 use crate::nested::KernelMark;
 use flash_backend::caught;
 use flash_types::abi::Arg;
@@ -22,11 +23,12 @@ pub(super) unsafe fn check_contents(
     kernel: &KernelFacts,
     dims: &[Dim],
     args: &[Arg],
-    shapes: &[&[u64]],
+    layouts: &[ArrayLayout<'_>],
 ) -> Result<(), Error> {
     let values: SmallVec<[Range<u64>; 4]> = dims.iter().map(|dim| value_range(dim).0).collect();
+    let shapes: SmallVec<[&[u64]; 8]> = layouts.iter().map(|layout| layout.extents).collect();
     // SAFETY: the caller vouches.
-    let launch = unsafe { Candidate::new(&kernel.descriptor, &values, args, shapes) };
+    let launch = unsafe { Candidate::new(&kernel.descriptor, &values, args, &shapes) };
     let marked = || {
         // The launch holds its memories already: a guard taken here would wait for itself.
         let _mark = KernelMark::set();

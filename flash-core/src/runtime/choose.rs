@@ -9,7 +9,7 @@ use crate::devices::registry::RegisteredImplementation;
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::{Error, NoImplementation};
 use crate::kernel::OwnImplementation;
-use flash_backend::__host::{rank, takes_parts};
+use flash_backend::__host::{rank, takes_parts, takes_strides};
 use flash_backend::alignment;
 use flash_types::Code;
 use flash_types::abi;
@@ -31,6 +31,8 @@ pub(crate) struct Target {
     pub whole: bool,
     /// It can be given a part of a launch.
     pub parts: bool,
+    /// It can be given views with gaps.
+    pub strides: bool,
     /// Its launches are cut at multiples of this many positions.
     pub alignment: u64,
     /// Number of the image that the device must have loaded; 0: none.
@@ -391,15 +393,15 @@ pub(super) fn prepare(
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
     let (parts, alignment) = (takes_parts(implementation), alignment(implementation).unwrap_or(1));
     let widening = Widening::default();
-    let implementation = name;
     Ok(Target {
         device,
-        implementation,
+        implementation: name,
         kernel,
         submit,
         inline,
         whole,
         parts,
+        strides: takes_strides(implementation),
         alignment,
         image,
         rate,

@@ -6,19 +6,23 @@ use super::dynamic::{Argument, ByName, IntoArgument, Value};
 use super::movement::{CopyShape, Movement};
 use crate::devices::DeviceHandle;
 use crate::error::Error;
+use crate::kernel::views::Array;
+use crate::memory::{ArrayLayout, ViewShape};
 use flash_types::index::IntoBox;
 use smallvec::SmallVec;
 use std::ops::Range;
 
 impl<'a> Pipeline<'a> {
-    /// Adds a copy of all elements of `from` to `to`, which has as many of the same type: memories, ranges of
-    /// them and slices. It is a submission as every other: it comes after those that write what it reads, and
-    /// before those that read what it writes. The elements are copied where most of `from` is, and moved
-    /// nowhere else.
+    /// Adds a copy of all elements of `from` to `to`, which has as many of the same type: memories, views of
+    /// them and slices. Where one of them is a view with [gaps](crate::MemoryView#gaps), its elements are
+    /// copied in the order of its indices, axis 0 fastest, from or to the other one's. It is a submission as
+    /// every other: it comes after those that write what it reads, and before those that read what it writes.
+    /// The elements are copied where most of `from` is, and moved nowhere else.
     ///
     /// # Errors
-    /// Those of the arguments come from `exec`: [`Error::Argument`] if types or lengths differ, or they
-    /// overlap.
+    /// Those of the arguments come from `exec`: [`Error::Argument`] if types or lengths differ, they overlap,
+    /// or two views with gaps have other shapes; and for a view with gaps of three axes none of which is
+    /// adjacent in both, as the transpose of a cube: copy it plane by plane.
     ///
     /// # Examples
     /// ```
@@ -35,14 +39,7 @@ impl<'a> Pipeline<'a> {
     {
         let (from, to) = (from.into_argument(), to.into_argument());
         let outcome = match (&from.value, &to.value) {
-            (Value::Array { array: a, .. }, Value::Array { array: b, .. }) if a.len == b.len => {
-                let len = a.len as u64;
-                Ok([len, 1, 1, 0, len, len, 0, len, len])
-            }
-            (Value::Array { array: a, .. }, Value::Array { array: b, .. }) => Err(wrong(
-                "to",
-                format!("expected {} elements, as many as are copied, found {}", a.len, b.len),
-            )),
+            (Value::Array { array: a, .. }, Value::Array { array: b, .. }) => whole(a, b),
             _ => Err(wrong("from", NOT_AN_ARRAY.into())),
         };
         self.add_copy(from, to, outcome)
@@ -50,8 +47,8 @@ impl<'a> Pipeline<'a> {
 
     /// Adds a copy of a box of elements of `from` to a box of the same extents of `to`. A box is a range of
     /// index values for each axis of the memory's shape, at most three, axis 0 first, as `[1..3, 0..2]`; of
-    /// what has no shape, one range, as `1..3`. Elements of `to` outside of its box keep their values.
-    /// Otherwise as [`copy`](Self::copy).
+    /// what has no shape, one range, as `1..3`. Of a view they count in the view. Elements of `to` outside of
+    /// its box keep their values. Otherwise as [`copy`](Self::copy).
     ///
     /// # Errors
     /// As [`copy`](Self::copy), and [`Error::Argument`] if a box has other axes than its array, leaves it, or
@@ -79,23 +76,23 @@ impl<'a> Pipeline<'a> {
     {
         let (from, to) = (from.into_argument(), to.into_argument());
         let (from_box, to_box) = (from_box.into_box(), to_box.into_box());
-        let shape = || -> Result<CopyShape, Error> {
-            let (extent, first, stride) = side("from", &from, &from_box)?;
-            let (same, to_first, to_stride) = side("to", &to, &to_box)?;
-            if extent != same {
-                return Err(wrong("to", format!("expected a box of the extents {extent:?}, found {same:?}")));
+        let outcome = side("from", &from, &from_box).and_then(|source| {
+            let destination = side("to", &to, &to_box)?;
+            let (expected, found) = (source.padded(), destination.padded());
+            match expected == found {
+                true => between(&source, &destination),
+                false => {
+                    Err(wrong("to", format!("expected a box of the extents {expected:?}, found {found:?}")))
+                }
             }
-            let ([x, y, z], [row, plane], [to_row, to_plane]) = (extent, stride, to_stride);
-            Ok([x, y, z, first, row, plane, to_first, to_row, to_plane])
-        };
-        let outcome = shape();
+        });
         self.add_copy(from, to, outcome)
     }
 
     fn add_copy<'b>(
         mut self,
-        from: Argument<'b>,
-        to: Argument<'b>,
+        mut from: Argument<'b>,
+        mut to: Argument<'b>,
         shape: Result<CopyShape, Error>,
     ) -> Pipeline<'b>
     where
@@ -122,6 +119,9 @@ impl<'a> Pipeline<'a> {
                     Value::Array { array, .. } => array.len as u64,
                     Value::Scalar(_) => 0,
                 };
+                for argument in [&mut from, &mut to] {
+                    close_gaps(argument);
+                }
                 let covers = shape[..3].iter().try_fold(1u64, |all, n| all.checked_mul(*n)) == Some(len);
                 let descriptor = Movement::Copy.descriptor(&from.element, covers);
                 let shape = Value::Scalar(bytemuck::bytes_of(&shape).to_vec());
@@ -162,7 +162,12 @@ impl<'a> Pipeline<'a> {
         self.add_device(Movement::Evict, of.into_argument(), device)
     }
 
-    fn add_device<'b>(mut self, movement: Movement, of: Argument<'b>, device: &DeviceHandle) -> Pipeline<'b>
+    fn add_device<'b>(
+        mut self,
+        movement: Movement,
+        mut of: Argument<'b>,
+        device: &DeviceHandle,
+    ) -> Pipeline<'b>
     where
         'a: 'b,
     {
@@ -178,6 +183,7 @@ impl<'a> Pipeline<'a> {
             self.fail(Error::Option { option: movement.name().into(), text });
             return self;
         };
+        close_gaps(&mut of);
         let descriptor = movement.descriptor(&of.element, false);
         let number = (number as u32).into_argument();
         self.submit(ByName::erased(descriptor, vec![of, number])).defer([1usize])
@@ -197,17 +203,38 @@ fn wrong(argument: &str, text: String) -> Error {
     Error::Argument { kernel: Movement::Copy.name().into(), argument: argument.into(), text }
 }
 
-/// A box as extent, first element, and strides.
-fn side(
-    name: &str,
-    argument: &Argument<'_>,
-    ranges: &[Range<u64>],
-) -> Result<([u64; 3], u64, [u64; 2]), Error> {
+/// Takes a view with gaps for the range from its first element to its last: the shape of a movement says
+/// which of them are meant.
+fn close_gaps(argument: &mut Argument<'_>) {
+    if let Value::Array { array, .. } = &mut argument.value
+        && array.seen.has_gaps()
+    {
+        array.seen = ViewShape::NONE;
+    }
+}
+
+/// A box of an argument's elements.
+struct Side {
+    /// Extent per axis.
+    extents: SmallVec<[u64; 4]>,
+    /// The first element, counted in the argument.
+    first: u64,
+    /// Elements from neighbour to neighbour along each axis.
+    strides: SmallVec<[u64; 4]>,
+}
+
+impl Side {
+    /// The extents of three axes.
+    fn padded(&self) -> [u64; 3] {
+        std::array::from_fn(|axis| self.extents.get(axis).copied().unwrap_or(1))
+    }
+}
+
+/// A box of an argument, by its ranges.
+fn side(name: &str, argument: &Argument<'_>, ranges: &[Range<u64>]) -> Result<Side, Error> {
     let Value::Array { array, .. } = &argument.value else { return Err(wrong(name, NOT_AN_ARRAY.into())) };
-    let shape: SmallVec<[u64; 4]> = match array.shape() {
-        [] => smallvec::smallvec![array.len as u64],
-        shape => shape.into(),
-    };
+    let (len, layout) = ([array.len as u64], array.layout());
+    let shape = if layout.extents.is_empty() { &len[..] } else { layout.extents };
     if ranges.len() != shape.len() || shape.len() > 3 {
         let text = format!(
             "expected a range for each axis of an array of at most 3, whose shape is {shape:?}, found {}",
@@ -215,16 +242,92 @@ fn side(
         );
         return Err(wrong(name, text));
     }
-    let (mut extent, mut first, mut strides, mut stride) = ([1; 3], 0, [0; 3], 1);
-    for (axis, (range, len)) in ranges.iter().zip(&shape).enumerate() {
-        if range.start > range.end || range.end > *len {
-            let text = format!("expected a box inside the shape {shape:?}, found {ranges:?}");
-            return Err(wrong(name, text));
-        }
-        extent[axis] = range.end - range.start;
-        first += range.start * stride;
-        strides[axis] = stride;
-        stride *= len;
+    if ranges.iter().zip(shape).any(|(range, len)| range.start > range.end || range.end > *len) {
+        let text = format!("expected a box inside the shape {shape:?}, found {ranges:?}");
+        return Err(wrong(name, text));
     }
-    Ok((extent, first, [strides[1], strides[2]]))
+    let strides = layout.strides_for(shape);
+    Ok(Side {
+        extents: ranges.iter().map(|range| range.end - range.start).collect(),
+        first: ranges.iter().zip(&strides).fold(0, |first, (range, stride)| {
+            // Where there are elements, this is the number of one.
+            u64::saturating_add(first, range.start.saturating_mul(*stride))
+        }),
+        strides,
+    })
+}
+
+/// A copy of all elements of an array to another.
+fn whole(from: &Array<'_>, to: &Array<'_>) -> Result<CopyShape, Error> {
+    let (source, destination) = (from.layout(), to.layout());
+    let elements = |array: &Array<'_>| match array.seen.has_gaps() {
+        true => array.layout().extents.iter().product(),
+        false => array.len as u64,
+    };
+    let (len, found) = (elements(from), elements(to));
+    if len != found {
+        return Err(wrong("to", format!("expected {len} elements, as many as are copied, found {found}")));
+    }
+    // What has no gaps takes the other one's shape.
+    let extents = match (source.strides, destination.strides) {
+        ([], []) => &[len][..],
+        ([], _) => destination.extents,
+        _ => source.extents,
+    };
+    let side = |layout: &ArrayLayout<'_>| {
+        let extents = if layout.strides.is_empty() { extents } else { layout.extents };
+        Side { extents: extents.into(), first: 0, strides: layout.strides_for(extents) }
+    };
+    between(&side(&source), &side(&destination))
+}
+
+/// A copy of a box to another one.
+fn between(from: &Side, to: &Side) -> Result<CopyShape, Error> {
+    if from.extents.contains(&0) {
+        return Ok([0, 1, 1, from.first, 1, 1, to.first, 1, 1]);
+    }
+    let axes = |side: &Side| {
+        let axes = side.extents.iter().zip(&side.strides).filter(|(extent, _)| **extent != 1);
+        axes.map(|(extent, stride)| (*extent, *stride)).collect::<SmallVec<[(u64, u64); 4]>>()
+    };
+    let (own, others) = (axes(from), axes(to));
+    if !own.iter().map(|(extent, _)| extent).eq(others.iter().map(|(extent, _)| extent)) {
+        let (expected, found) = (&from.extents[..], &to.extents[..]);
+        return Err(wrong(
+            "to",
+            format!("expected the shape {expected:?} of what is copied, found {found:?}"),
+        ));
+    }
+    // Per axis the extent, and the strides of destination and source. Their order does not matter to a copy,
+    // and two axes that lie in each other in both are one.
+    let mut all: SmallVec<[[u64; 3]; 4]> =
+        own.iter().zip(&others).map(|(&(extent, from), &(_, to))| [extent, to, from]).collect();
+    all.sort_unstable_by_key(|[_, to, _]| *to);
+    let mut axes: SmallVec<[[u64; 3]; 4]> = SmallVec::new();
+    for [extent, to, from] in all {
+        match axes.last_mut() {
+            Some(inner) if [to, from] == [inner[0] * inner[1], inner[0] * inner[2]] => inner[0] *= extent,
+            _ => axes.push([extent, to, from]),
+        }
+    }
+    if axes.first().is_none_or(|[_, to, from]| [*to, *from] != [1, 1]) {
+        axes.insert(0, [1, 1, 1]);
+    }
+    if axes.len() > 3 {
+        let text = format!(
+            "expected an axis along which elements are adjacent in both, or two axes, found the shape {:?} with the strides {:?} and {:?}: copy plane by plane",
+            &from.extents[..],
+            &from.strides[..],
+            &to.strides[..]
+        );
+        return Err(wrong("to", text));
+    }
+    let mut next = 1;
+    while axes.len() < 3 {
+        next =
+            axes.iter().fold(next, |most, [extent, to, from]| most.max(extent.saturating_mul(*to.max(from))));
+        axes.push([1, next, next]);
+    }
+    let [[x, ..], [y, to_row, row], [z, to_plane, plane]] = axes[..] else { unreachable!("three axes") };
+    Ok([x, y, z, from.first, row, plane, to.first, to_row, to_plane])
 }

@@ -528,9 +528,9 @@ fn submit_prepared(
     Control { draw, stop }: Control<'_>,
 ) -> Result<(), Error> {
     if let Some(check) = plan.check {
-        let shapes = list.shapes_of(node);
+        let layouts = list.layouts_of(node);
         // SAFETY: on this path memories are on the host, and held; submissions before this one are done.
-        unsafe { check_contents(check, plan, list.dims_of(node), list.args_of(node), &shapes)? };
+        unsafe { check_contents(check, plan, list.dims_of(node), list.args_of(node), &layouts)? };
     }
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(list.args_of(node));
     let mut scratch: SmallVec<[Scratch; 2]> = SmallVec::new();

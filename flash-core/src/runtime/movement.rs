@@ -8,6 +8,7 @@
 //! Invariant: [`check`] accepted the arguments before anything runs, whether the program or a file made them.
 //! So a box lies in its argument, and no two elements of a copy have one destination.
 
+use crate::memory::region::GridBox;
 use flash_backend::host_memory::copy_addresses;
 use flash_types::abi::{self, Arg, CopyBox};
 use flash_types::descriptor::{Access, ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
@@ -116,6 +117,24 @@ pub(super) fn shape_of(args: &[Arg]) -> CopyShape {
 pub(super) fn device_of(args: &[Arg]) -> usize {
     // SAFETY: as in `shape_of`.
     unsafe { args[1].data.cast::<u32>().read_unaligned() as usize }
+}
+
+/// The boxes of two arguments of a copy: each with the strides of its axes, and its first element, counted in
+/// the argument.
+pub(super) fn boxes(
+    movement: Movement,
+    args: &[Arg],
+    arguments: [usize; 2],
+) -> Option<[(GridBox, [u64; 3], u64); 2]> {
+    if movement != Movement::Copy {
+        return None;
+    }
+    let (extent, from, to) = parts_of(&shape_of(args));
+    let of = |argument: usize| {
+        let Side { first, stride: [row, plane] } = if argument == 0 { from } else { to };
+        (GridBox { begin: [0; 3], end: extent }, [1, row, plane], first)
+    };
+    Some(arguments.map(of))
 }
 
 impl Side {

@@ -3,7 +3,7 @@
 use super::arena::Bump;
 use super::facts::{ArgumentFacts, KernelFacts};
 use crate::error::Error;
-use crate::memory::ArrayInner;
+use crate::memory::{ArrayInner, ArrayLayout};
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::{Access, View};
 use flash_types::index::{Dim, IndexError, Order, item_is_exclusive};
@@ -57,9 +57,14 @@ pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
 }
 
-/// Two arguments that overlap, at least one of them written.
+/// Refuses two arguments that overlap, at least one of them written. `are_apart`: two of them with these
+/// numbers have no element in common, although there are bytes between first and last of both.
 #[inline]
-pub(super) fn disjoint(kernel: &KernelFacts, args: &[Arg]) -> Result<(), Error> {
+pub(super) fn disjoint(
+    kernel: &KernelFacts,
+    args: &[Arg],
+    are_apart: impl Fn(usize, usize) -> bool,
+) -> Result<(), Error> {
     let range = |a: &Arg| {
         let start = a.data as usize;
         start..start + a.len as usize * a.element_size as usize
@@ -76,7 +81,7 @@ pub(super) fn disjoint(kernel: &KernelFacts, args: &[Arg]) -> Result<(), Error> 
             let other = range(b);
             let meet = mine.start < other.end && other.start < mine.end;
             // An empty part overlaps nothing, wherever it lies.
-            if meet && !mine.is_empty() && !other.is_empty() {
+            if meet && !mine.is_empty() && !other.is_empty() && !are_apart(i, j) {
                 return Err(overlap_error(kernel, i, j));
             }
         }
@@ -212,13 +217,40 @@ pub(super) fn item_grid(
     Ok(ItemGrid { extents, row_len })
 }
 
+/// What to do with a view that has gaps where none may be.
+pub(super) const COPY: &str = "copy its elements to an array of their own first (`pipeline.copy(..)`)";
+
+/// Whether an argument can be a view with gaps. `given`: `sizes(..)` gives it another shape.
+pub(super) fn prove_gaps(spec: &ArgumentFacts, layout: &ArrayLayout<'_>, given: bool) -> Result<(), String> {
+    let ArrayLayout { extents, strides } = *layout;
+    let view = format!("it is a view with gaps, of the shape {extents:?} and the strides {strides:?}");
+    if given {
+        return Err(format!("{view}, and `sizes(..)` gives it another shape: leave that out"));
+    }
+    if spec.view != View::Item {
+        return Err(format!("{view}, and only an `Item` may have gaps: {COPY}"));
+    }
+    // A work item gets the elements of a row, block or tile as one slice, or as rows of a box.
+    let is_adjacent = strides[0] == 1;
+    let is_beyond = |axis: usize| {
+        let inner = strides[axis - 1];
+        strides[axis].is_multiple_of(inner) && strides[axis] / inner >= extents[axis - 1]
+    };
+    let is_nested = is_adjacent && (1..extents.len()).all(is_beyond);
+    if spec.row && !is_adjacent || !spec.tile.is_empty() && !is_nested {
+        let what = if spec.row { "rows" } else { "blocks or tiles" };
+        return Err(format!("{view}, and the elements of its {what} have to be adjacent: {COPY}"));
+    }
+    Ok(())
+}
+
 /// Strides of an item argument, and the proof that its elements lie inside and are exclusive. True if
 /// the launch covers the whole array.
 pub(super) fn prove_item(
     order: &Order,
     dims: &[Dim],
     spec: &ArgumentFacts,
-    shape: &[u64],
+    layout: &ArrayLayout<'_>,
     arg: &mut Arg,
     bump: &mut Bump,
 ) -> Result<bool, String> {
@@ -230,14 +262,15 @@ pub(super) fn prove_item(
     if order.items() == 0 {
         return Ok(false);
     }
-    let ItemGrid { extents, row_len } = item_grid(dims, spec, shape, arg.len)?;
+    let ItemGrid { extents, row_len } = item_grid(dims, spec, layout.extents, arg.len)?;
     arg.row_len = row_len;
     let product: u64 = extents.iter().product();
-    let mut stride = row_len;
+    let mut adjacent = row_len;
     for (axis, (&dim, &extent)) in spec.along.iter().zip(&extents).enumerate() {
+        let stride = layout.strides.get(axis + usize::from(spec.row)).copied().unwrap_or(adjacent);
         // Of an axis with one tile, which may be larger, no stride is used.
         strides[dim] = stride.saturating_mul(spec.tile_along(axis));
-        stride *= extent;
+        adjacent *= extent;
     }
     let covers = |axis: usize, extent: u64| {
         let dim = &dims[spec.along[axis]];

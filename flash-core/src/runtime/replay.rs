@@ -9,7 +9,7 @@ use crate::devices::registry::Registry;
 use crate::error::Error;
 use crate::kernel::Element;
 use crate::kernel::views::Array;
-use crate::memory::{ArrayInner, contents};
+use crate::memory::{ArrayInner, ArrayLayout, ViewShape, contents};
 use crate::recording::{self, Recording, RecordingError};
 use flash_types::descriptor::{ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
 use flash_types::index::Dim;
@@ -274,6 +274,14 @@ impl Replayed {
             &recording::Argument::Part { memory, start, end } => {
                 let range = start as usize..end as usize;
                 Argument::of_array(element, replica(memory).array(Some(range)))
+            }
+            recording::Argument::Strided { memory, start, extents, strides } => {
+                // It was checked.
+                let span = ArrayLayout { extents, strides }.span().unwrap_or(0);
+                let range = *start as usize..(start + span) as usize;
+                let mut array = replica(*memory).array(Some(range));
+                array.seen = ViewShape::of(extents, strides);
+                Argument::of_array(element, array)
             }
         }
     }

@@ -6,7 +6,7 @@ use super::proof::{bytes_of, overlap};
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
 use crate::error::Error;
-use crate::memory::{ArrayInner, ByteGuard};
+use crate::memory::{ArrayInner, ArrayLayout, ByteGuard};
 use crate::recording::{Argument, Data, Memory, Recording, RecordingError, Submission};
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::{ArgumentDescriptor, ElementType, View};
@@ -133,11 +133,13 @@ fn add_views(list: &SubmissionList, node: &Node, sizes: &mut Vec<Vec<u64>>) {
     let arrays = arrays.filter(|(_, spec)| spec.view != View::Scalar);
     for (array, (i, _)) in arrays.enumerate() {
         let seen = list.view_of(node, i);
-        if seen.is_empty() || sizes.get(array).is_some_and(|given| !given.is_empty()) {
+        // One with gaps has its shape in its argument.
+        let has_none = seen.extents.is_empty() || !seen.strides.is_empty();
+        if has_none || sizes.get(array).is_some_and(|given| !given.is_empty()) {
             continue;
         }
         sizes.resize(sizes.len().max(array + 1), Vec::new());
-        sizes[array] = seen.to_vec();
+        sizes[array] = seen.extents.to_vec();
     }
 }
 
@@ -158,12 +160,15 @@ impl<'s> RecordingWriter<'s> {
             return Ok(Argument::Memory(self.slice(origin, arg, spec)));
         };
         let memory = self.memory(touched, header, spec)?;
+        let bytes = arg.data.addr() - header.data().addr();
+        let start = bytes.checked_div(spec.element.size).unwrap_or(0) as u64;
+        let ArrayLayout { extents, strides } = list.view_of(node, i);
         Ok(match list.is_part(node, i) {
-            false => Argument::Memory(memory),
-            true => {
-                let start = (arg.data.addr() - header.data().addr()) / spec.element.size;
-                Argument::Part { memory, start: start as u64, end: start as u64 + arg.len }
+            _ if !strides.is_empty() => {
+                Argument::Strided { memory, start, extents: extents.to_vec(), strides: strides.to_vec() }
             }
+            false => Argument::Memory(memory),
+            true => Argument::Part { memory, start, end: start + arg.len },
         })
     }
 

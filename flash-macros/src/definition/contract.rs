@@ -41,6 +41,7 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     let arguments = each(definition, |_, argument| describe(argument, core));
     let packs = each(definition, |_, argument| pack(argument, core));
     let binds = each(definition, |at, argument| bind(at, argument, core));
+    let adjacent = adjacent(definition, core);
     let runs = each(definition, |_, argument| run(argument, core));
     let [items, spans, wholes] =
         Door::ALL.map(|door| each(definition, |_, argument| see(argument, door, core)));
@@ -99,6 +100,8 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
                 }
 
                 #reduces
+
+                #adjacent
 
                 #[inline(always)]
                 unsafe fn run(bound: &Self::Bound, index: &[::core::primitive::usize]) -> Self::Run {
@@ -355,6 +358,25 @@ fn bind(first: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
         };
         quote!(unsafe { #value })
     }))
+}
+
+/// The function that asks the arrays whose elements a run takes one after the other.
+fn adjacent(definition: &Definition, core: &TokenStream) -> Option<TokenStream> {
+    let one = |argument: &Argument| match &argument.view {
+        View::Item { along, .. } if Class::of(along) == Class::Unit => argument.places(&quote!(bound)),
+        _ => Vec::new(),
+    };
+    let path = Class::Unit.path(core);
+    let asked = definition.arguments.iter().flat_map(one);
+    let asked: Vec<TokenStream> = asked.map(|at| quote!(#at.is_adjacent::<{ #path }>())).collect();
+    (!asked.is_empty()).then(|| {
+        quote! {
+            #[inline(always)]
+            fn is_adjacent(bound: &Self::Bound) -> ::core::primitive::bool {
+                #(#asked)&&*
+            }
+        }
+    })
 }
 
 /// The field of `__Run`.

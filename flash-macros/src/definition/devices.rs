@@ -11,7 +11,7 @@ use syn::parse::ParseStream;
 use syn::{Attribute, Error, GenericParam, Ident, LitStr, Meta, Token};
 
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
-const KEYS: &str = "`opencl`, `cuda`, `target`, `source`, `binary`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `items_per_thread`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "`opencl`, `cuda`, `target`, `source`, `binary`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `items_per_thread`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `strides`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
 /// A kind of device, and the endings of its files. `c` is text for any.
 struct Target {
@@ -133,7 +133,8 @@ impl Devices {
             "alignment" | "work_group_size" | "threads_per_item" | "items_per_thread" => {
                 self.numbers.push((key.clone(), keys::number(input, &key)?));
             }
-            "cooperating" | "single_work_item" | "grid_barrier" | "bounds_checked" | "index32" => {
+            "cooperating" | "single_work_item" | "grid_barrier" | "bounds_checked" | "index32"
+            | "strides" => {
                 if input.peek(Token![=]) {
                     return Err(Error::new(span, format!("write `{key}` alone, or leave it out")));
                 }

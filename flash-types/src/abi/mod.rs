@@ -369,8 +369,9 @@ pub const SPACE_HOST: u32 = 0;
 /// Kind of a memory space that outlives its devices. Since minor version 9.
 pub const SPACE_OF_PROCESS: u32 = 4;
 
-/// The box of an array's elements that a submission may touch. The array is seen with up to three axes,
-/// axis 0 contiguous; element `(x, y, z)` is number `x + y * stride[0] + z * stride[1]`. Frozen.
+/// The box of an array's elements that a submission may touch. The array is seen with up to three axes, axis
+/// 0 contiguous; element `(x, y, z)` is number `x + y * stride[0] + z * stride[1]`. An item argument whose
+/// elements along axis 0 are not adjacent is seen as one axis, from its first element to its last. Frozen.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -409,7 +410,7 @@ pub struct Arg {
     /// Handle of the device buffer in spaces that have handles; 0 in the host's, and where the `part` has no
     /// elements.
     pub buffer: u64,
-    /// Number of elements.
+    /// Number of elements from the first to the last: those between an item's elements are counted.
     pub len: u64,
     /// Elements in a row; 1 without rows.
     pub row_len: u64,

@@ -179,6 +179,58 @@ fn blur(rt: &RuntimeObj, n: usize) -> Result<Row> {
     )
 }
 
+// ---- views with gaps ----
+
+#[derive(KernelDefinition)]
+#[kernel(name = "doors.mean", dims(x, y))]
+struct Mean<'a> {
+    from: Item<'a, Read<f32>>,
+    to: Item<'a, ReadWrite<f32>>,
+}
+
+#[kernel]
+impl CpuItem<Mean<'_>> for Plain {
+    fn item(_: Index<2>, k: MeanItem<'_>) {
+        *k.to = 0.5 * (*k.to + *k.from);
+    }
+}
+
+/// The inner part of a grid, every second element of it, and its transpose.
+fn gaps(rt: &RuntimeObj, w: usize, h: usize) -> Result<Vec<Row>> {
+    let from = field(w * h);
+    let a = shaped(&from, &[w, h]);
+    let b = || zeros(&[w, h]);
+    let inner = [1..w as u64 - 1, 1..h as u64 - 1];
+    let (c, d, e) = (b(), b(), zeros(&[h, w]));
+    let of_section = || {
+        let (from, to) = (a.section(inner.clone())?, c.section(inner.clone())?);
+        Ok(rt.submit(Mean::of(from, to)).exec([w - 2, h - 2])?)
+    };
+    let by_steps = || {
+        let (from, to) = (a.step_by([2, 2])?, d.step_by([2, 2])?);
+        Ok(rt.submit(Mean::of(from, to)).exec([w / 2, h / 2])?)
+    };
+    let of_transpose = || Ok(rt.submit(Mean::of(a.permuted([1, 0])?, &e)).exec([h, w])?);
+    let mean = |to: &mut f32, from: &f32| *to = 0.5 * (*to + from);
+    Ok(vec![
+        row("Item of a section, f32, against rayon", w * h, &c, of_section, |out| {
+            out.par_chunks_mut(w).zip(from.par_chunks(w)).skip(1).take(h - 2).for_each(|(to, from)| {
+                to[1..w - 1].iter_mut().zip(&from[1..w - 1]).for_each(|(to, from)| mean(to, from));
+            });
+        })?,
+        row("Item of every second element, f32, against rayon", w * h / 4, &d, by_steps, |out| {
+            out.par_chunks_mut(w).zip(from.par_chunks(w)).step_by(2).for_each(|(to, from)| {
+                to.iter_mut().zip(from).step_by(2).for_each(|(to, from)| mean(to, from));
+            });
+        })?,
+        row("Item of a transpose, f32, against rayon", w * h, &e, of_transpose, |out| {
+            out.par_chunks_mut(h).enumerate().for_each(|(x, to)| {
+                to.iter_mut().enumerate().for_each(|(y, to)| mean(to, &from[y * w + x]));
+            });
+        })?,
+    ])
+}
+
 // ---- many arguments: the lattice Boltzmann method, D2Q9 ----
 
 const WEIGHTS: [f32; 9] =
@@ -765,6 +817,7 @@ pub fn rows(c: Option<Stencils>) -> Result<Vec<Row>> {
     let rt = get_runtime("ALL_CPU")?;
     let mut rows = heat(&rt, c, 2048, 1024)?;
     rows.extend(jacobi(&rt, c, 128)?);
+    rows.extend(gaps(&rt, 2048, 1024)?);
     rows.extend([
         blur(&rt, 1 << 21)?,
         lbm(&rt, 512, 256)?,

@@ -20,6 +20,7 @@ mod failure;
 mod following;
 mod fork;
 mod fuzzy;
+mod gaps;
 mod gate;
 mod groups;
 mod guards;

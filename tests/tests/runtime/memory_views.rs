@@ -267,6 +267,38 @@ fn a_view_is_the_same_whether_sizes_or_the_view_gives_the_shape() {
     assert_eq!(b[20..], [a[1], a[2], a[7], a[8]]);
 }
 
+/// The same elements of two shapes of one memory.
+#[derive(KernelDefinition)]
+#[kernel(name = "memory_views.twice", dims(x, y))]
+struct Twice<'a> {
+    one: Item<'a, Read<u64>>,
+    other: Item<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel(devices)]
+impl CpuItem<Twice<'_>> for Plain {
+    fn item(_: Index<2>, k: TwiceItem<'_>) {
+        k.to.set(3 * *k.one + *k.other);
+    }
+}
+
+#[flash_tests::test]
+fn one_launch_sees_a_memory_in_two_shapes() {
+    let rt = flash_tests::runtime();
+    for (w, h) in [(20, 64), (3, 60), (32, 40)] {
+        for rt in [rt.clone(), rt.options(Subspaces(2))] {
+            let memory = counted(64 * 64).with_shape([64, 64]).unwrap();
+            let to = FlashMemory::<u64>::zeroed([w, h]);
+            rt.submit(Twice::of(&memory, memory.view([32, 128]).unwrap(), &to)).exec([w, h]).unwrap();
+            let (memory, to) = (memory.read().unwrap(), to.read().unwrap());
+            for (x, y) in (0..h).flat_map(|y| (0..w).map(move |x| (x, y))) {
+                assert_eq!(to[x + y * w], 3 * memory[x + 64 * y] + memory[x + 32 * y], "{x}, {y}");
+            }
+        }
+    }
+}
+
 #[flash_tests::test]
 fn launches_and_guards_of_other_rows_do_not_wait() {
     let rt = flash_tests::runtime();

@@ -2,10 +2,10 @@
 //! came is compared with it, as the controller's word does not count.
 
 use crate::wire::{OwnedLaunch, Values, bad};
-use flash_backend::__host::takes_parts;
+use flash_backend::__host::{takes_parts, takes_strides};
 use flash_backend::Failure;
 use flash_backend::abi::{self, Arg, Implementation};
-use flash_backend::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
+use flash_backend::descriptor::{Access, ArgumentDescriptor, KernelDescriptor, View};
 use flash_backend::index::SpaceRef;
 
 /// The arguments of a kernel.
@@ -14,6 +14,8 @@ pub(super) struct Signature {
     arguments: Vec<ArgumentDescriptor>,
     /// It may get a part of a launch.
     takes_parts: bool,
+    /// It takes any strides.
+    takes_strides: bool,
 }
 
 impl Signature {
@@ -28,6 +30,7 @@ impl Signature {
             dimensions: descriptor.dimensions.len(),
             arguments: descriptor.arguments,
             takes_parts: takes_parts(implementation),
+            takes_strides: takes_strides(implementation),
         })
     }
 
@@ -44,14 +47,28 @@ impl Signature {
             )));
         }
         let phases = launch.phases.end - launch.phases.start;
+        let mut known = None;
         for (expected, arg) in self.arguments.iter().zip(args) {
             let of_it = |what| bad(format!("argument `{}`: {what}", expected.name));
             fits(expected, arg, dims, phases).map_err(of_it)?;
-            if !expected.tile.is_empty() && launch.space().items > 0 {
-                // SAFETY: `wire::owned` has checked the space, and that there is a stride per dimension.
-                let (space, strides) =
-                    unsafe { (SpaceRef::new(launch.space()), std::slice::from_raw_parts(arg.strides, dims)) };
-                tiles_fit(expected, arg, strides, &space.values_of()?).map_err(of_it)?;
+            let is_own = matches!(expected.view, View::Item | View::Phased);
+            if !is_own || dims == 0 || launch.space().items == 0 {
+                continue;
+            }
+            // SAFETY: `wire::owned` has checked the space, and that there is a stride per dimension.
+            let (space, strides) =
+                unsafe { (SpaceRef::new(launch.space()), std::slice::from_raw_parts(arg.strides, dims)) };
+            if !self.takes_strides || expected.view == View::Phased {
+                is_adjacent(expected, arg, strides).map_err(of_it)?;
+            }
+            let values = match &mut known {
+                Some(values) => values,
+                none => none.insert(space.values_of()?),
+            };
+            match expected.tile.is_empty() {
+                false => tiles_fit(expected, arg, strides, values).map_err(of_it)?,
+                true if expected.access == Access::Read => {}
+                true => are_apart(expected, arg, strides, values).map_err(of_it)?,
             }
         }
         // Where one array is copied from buffer to buffer, all are; those with parts in them cannot be.
@@ -89,11 +106,6 @@ fn fits(expected: &ArgumentDescriptor, arg: &Arg, dims: usize, phases: u64) -> R
         if let Some(dim) = (0..dims).find(strays) {
             return Err(format!("a stride of {} along dimension {dim}, expected 0", strides[dim]));
         }
-        // Kernels know this stride when they are compiled.
-        let known = expected.tile.first().copied().unwrap_or(arg.row_len);
-        if expected.along.first() == Some(&0) && strides[0] != known {
-            return Err(format!("a stride of {} along axis 0, expected {known}", strides[0]));
-        }
     }
     if *view == View::Reduce && arg.len != 1 && !expected.reduce.as_ref().is_some_and(|all| all.array) {
         return Err(format!("{} accumulators, expected one", arg.len));
@@ -112,6 +124,42 @@ fn fits(expected: &ArgumentDescriptor, arg: &Arg, dims: usize, phases: u64) -> R
     // Elsewhere the second one is a handle.
     if !is_aligned(arg.data) || arg.space == abi::SPACE_HOST && !is_aligned(arg.next) {
         return Err(format!("{:p} and {:p}, expected multiples of {}", arg.data, arg.next, element.align));
+    }
+    Ok(())
+}
+
+/// Kernels know the stride along axis 0 when they are compiled, where that is dimension 0, unless they ask.
+fn is_adjacent(expected: &ArgumentDescriptor, arg: &Arg, strides: &[u64]) -> Result<(), String> {
+    let known = expected.tile.first().copied().unwrap_or(arg.row_len);
+    match strides[0] {
+        stride if expected.along.first() == Some(&0) && stride != known => {
+            Err(format!("a stride of {stride} along axis 0, expected {known}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Items with other values of the dimensions that the index of an array names have other elements or rows:
+/// neighbours along a dimension are farther apart than all that lies along those of smaller strides.
+fn are_apart(
+    expected: &ArgumentDescriptor,
+    arg: &Arg,
+    strides: &[u64],
+    values: &[[u64; 2]],
+) -> Result<(), String> {
+    let mut along: Vec<usize> =
+        expected.along.iter().copied().filter(|dim| values[*dim][0] < values[*dim][1]).collect();
+    along.sort_unstable_by_key(|dim| strides[*dim]);
+    let mut span = arg.row_len;
+    for dim in along {
+        if strides[dim] < span {
+            return Err(format!(
+                "a stride of {} along dimension {dim}, expected at least {span}",
+                strides[dim]
+            ));
+        }
+        let [first, last] = values[dim];
+        span = span.saturating_add((last - first).saturating_mul(strides[dim]));
     }
     Ok(())
 }

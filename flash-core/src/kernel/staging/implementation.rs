@@ -180,7 +180,7 @@ pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static
         defines: &[],
         texts: &texts,
         numbers: team.as_ref().map_or(&[], |team| team),
-        flags: &["cooperating", "checked"],
+        flags: &["cooperating", "checked", "strides"],
         messages: &messages,
         facts: &facts,
     })

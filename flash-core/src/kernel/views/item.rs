@@ -399,19 +399,22 @@ impl<A: ItemAccess> ItemBound<A> {
         }
     }
 
+    /// Whether the elements, rows or blocks of items with neighbouring values of dimension 0 are adjacent,
+    /// where the code for runs takes that for granted. Otherwise its runs have to be of one item.
+    #[inline(always)]
+    pub fn is_adjacent<const CLASS: u8>(&self) -> bool {
+        // SAFETY: there is a stride for every dimension, and of this class is an array along dimension 0.
+        CLASS != UNIT || unsafe { *self.strides } == self.row_len as u64
+    }
+
     /// # Safety
     /// `index` is the index of a work item of the launch, `along` lists dimensions.
     #[inline(always)]
     pub unsafe fn run<const CLASS: u8>(&self, index: &[usize], along: &[usize]) -> ItemRun<A> {
         let mut offset = 0;
-        for (axis, &dimension) in along.iter().enumerate() {
-            let stride = match (CLASS, axis) {
-                // Axis 0 of the array is dimension 0: the runtime made this stride the row's length.
-                (UNIT, 0) => self.row_len,
-                // SAFETY: there is a stride for every dimension.
-                _ => unsafe { *self.strides.add(dimension) as usize },
-            };
-            offset += index[dimension] * stride;
+        for &dimension in along {
+            // SAFETY: there is a stride for every dimension.
+            offset += index[dimension] * unsafe { *self.strides.add(dimension) as usize };
         }
         let step = match CLASS {
             UNIT => self.row_len,

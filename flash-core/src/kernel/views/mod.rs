@@ -45,7 +45,7 @@ pub use tile::{Clip, TileSpan, TileView, TileViewMut};
 pub use window::WindowView;
 
 use super::Element;
-use crate::memory::{ArrayInner, FlashMemory, MemoryView, RowOffsets, ViewOwner, ViewShape};
+use crate::memory::{ArrayInner, ArrayLayout, FlashMemory, MemoryView, RowOffsets, ViewOwner, ViewShape};
 use flash_types::abi;
 pub use flash_types::descriptor::Use;
 use flash_types::descriptor::{self, Access, ArgumentDescriptor, ElementType};
@@ -222,12 +222,13 @@ pub struct Array<'a> {
 
 impl<'a> Array<'a> {
     /// Its own shape, or that of its memory; empty if it has none, or is a range.
-    pub(crate) fn shape(&self) -> &[u64] {
+    pub(crate) fn layout(&self) -> ArrayLayout<'_> {
         if !self.seen.is_none() {
-            return self.seen.extents();
+            return self.seen.layout();
         }
         // SAFETY: the argument borrows the memory, or owns it.
-        unsafe { self.memory.as_ref() }.filter(|_| !self.part).map_or(&[], ArrayInner::shape)
+        let memory = unsafe { self.memory.as_ref() }.filter(|_| !self.part);
+        ArrayLayout::of(memory.map_or(&[][..], ArrayInner::shape))
     }
 
     #[inline(always)]
@@ -266,7 +267,7 @@ impl<'a> Array<'a> {
         // SAFETY: a view lies inside its memory.
         let data = unsafe { all.data.add(range.start * size_of::<T>()) };
         // All of a memory in another shape is as good as the memory.
-        let part = seen.is_none() || range.len() != all.len;
+        let part = seen.is_none() || seen.has_gaps() || range.len() != all.len;
         Array { data, len: range.len(), part, seen, ..all }
     }
 
@@ -320,9 +321,12 @@ impl<'a, A: ItemAccess> Item<'a, A> {
         Item(Array { part: true, ..Array::of_memory(memory) }, PhantomData)
     }
 
-    /// The elements of a view, one after the other whatever its shape.
+    /// The elements of a view, one after the other whatever its shape. With gaps they are one after the other
+    /// along one axis only, which the launch finds out.
     pub(super) fn flat_view(view: MemoryView<'a, A::Element>) -> Self {
-        Item(Array { part: true, seen: ViewShape::NONE, ..Array::of_view(view) }, PhantomData)
+        let array = Array::of_view(view);
+        let seen = if array.seen.has_gaps() { array.seen } else { ViewShape::NONE };
+        Item(Array { part: true, seen, ..array }, PhantomData)
     }
 }
 

@@ -216,3 +216,53 @@ fn a_grid_without_elements_may_have_any_extents() {
         assert!(grid.block().is_empty() && grid.block().hull(&grid).is_empty());
     }
 }
+
+/// A view with gaps of a grid: a box, steps, an order of axes. Its own grid, strides and first element.
+fn views(grid: Grid) -> impl Strategy<Value = (GridBox, [u64; 3], u64)> {
+    let orders = [[0, 1, 2], [1, 0, 2], [2, 1, 0], [0, 2, 1], [1, 2, 0], [2, 0, 1]];
+    (blocks(grid), [1..3u64, 1..3u64, 1..3u64], proptest::sample::select(orders.to_vec())).prop_map(
+        move |(block, steps, order)| {
+            let apart = [1, grid.stride()[0], grid.stride()[1]];
+            let extent: [u64; 3] = std::array::from_fn(|axis| block.extent()[axis].div_ceil(steps[axis]));
+            let strides: [u64; 3] = std::array::from_fn(|axis| apart[axis] * steps[axis]);
+            let all = GridBox { begin: [0; 3], end: order.map(|axis| extent[axis]) };
+            (all, order.map(|axis| strides[axis]), grid.flat(block.begin))
+        },
+    )
+}
+
+fn bits_of_view(grid: &Grid, (block, strides, offset): &(GridBox, [u64; 3], u64)) -> Bits {
+    let mut bits = vec![false; grid.elements() as usize];
+    let [x, y, z] = block.extent();
+    for (z, y, x) in (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| (z, y, x)))) {
+        bits[(offset + x * strides[0] + y * strides[1] + z * strides[2]) as usize] = true;
+    }
+    bits
+}
+
+proptest! {
+    #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many cases")]
+    fn the_region_of_a_view_with_gaps_has_its_elements_and_says_whether_it_has_others(
+        (grid, seen, one, other) in (grids(), grids()).prop_flat_map(|(grid, seen)| {
+            (Just(grid), Just(seen), views(grid), views(grid))
+        }),
+    ) {
+        // In its own grid, and in one of another shape.
+        let flat = Grid::new(&[], grid.elements());
+        let same = seen.elements() == grid.elements();
+        for to in [grid, flat].into_iter().chain(same.then_some(seen)) {
+            let (region, is_exact) = Region::of_strided(&one.0, &one.1, one.2, &to);
+            let (all, own) = (bits(&to, &region), bits_of_view(&to, &one));
+            prop_assert!(own.iter().zip(&all).all(|(own, all)| *all || !own));
+            prop_assert!(!is_exact || own == all);
+        }
+        let lattice = |view: &(GridBox, [u64; 3], u64)| Lattice::of(&view.0, &view.1, view.2, &grid);
+        let common = combined(&bits_of_view(&grid, &one), &bits_of_view(&grid, &other), |a, b| a && b);
+        match (lattice(&one), lattice(&other)) {
+            // For steps of one and two nothing is left open.
+            (Some(a), Some(b)) => prop_assert_eq!(a.is_apart(&b), !common.contains(&true)),
+            (a, b) => prop_assert!(a.is_none() && one.0.is_empty() || b.is_none() && other.0.is_empty()),
+        }
+    }
+}

@@ -36,8 +36,8 @@ pub(super) fn streamed(
     if !plan.may_stream || all <= room || list.order_of(node).items() == 0 {
         return None;
     }
-    let shapes = list.shapes_of(node);
-    let launch = launch_of(list, node, plan, &shapes);
+    let layouts = list.layouts_of(node);
+    let launch = launch_of(list, node, plan, &layouts);
     let of_parts = |parts: &Parts| parts.subspaces.iter().map(|part| needs(&launch, parts, part).0).max();
     let mut largest = parts.and_then(of_parts).unwrap_or(all);
     if largest <= room {

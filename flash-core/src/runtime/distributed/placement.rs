@@ -176,8 +176,8 @@ fn parts(
     plan: &Plan,
     targets: &[Target],
 ) -> Result<Option<Arc<Parts>>, Error> {
-    let shapes = list.shapes_of(node);
-    let launch = launch_of(list, node, plan, &shapes);
+    let layouts = list.layouts_of(node);
+    let launch = launch_of(list, node, plan, &layouts);
     // There are never more parts than items.
     let free = launch.order.items().min(u64::from(plan.subspaces)) as usize;
     let weights: SmallVec<[f64; 8]> = match &plan.weights {

@@ -7,6 +7,7 @@
 pub(super) mod pipeline;
 
 use crate::error::Error;
+use crate::memory::ArrayLayout;
 use crate::memory::region::{Grid, GridBox};
 use crate::runtime::partition::{ArgumentFootprint, Footprint, Launch, LaunchGrid, PartFootprint, Parts};
 use crate::runtime::plan::Plan;
@@ -14,6 +15,7 @@ use crate::runtime::submissions::{Node, SubmissionList};
 use flash_types::abi;
 use flash_types::index::{Cut, Order};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A cache of footprints for submissions that are alike, as most of a pipeline are.
@@ -29,8 +31,8 @@ struct Entry {
     footprint: Arc<Footprint>,
 }
 
-/// The length of an argument, whether it is all of its memory, and its shape.
-type ArgumentKey = (u64, bool, SmallVec<[u64; 4]>);
+/// The length of an argument, whether it is all of its memory, its extents and its strides.
+type ArgumentKey = (u64, bool, SmallVec<[u64; 4]>, SmallVec<[u64; 3]>);
 
 /// Number of entries.
 const KNOWN: usize = 8;
@@ -41,20 +43,16 @@ impl FootprintCache {
     pub fn footprint(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
         let (plan, order) = (node.plan(), std::ptr::from_ref(list.order_of(node)));
         let (args, holds) = (list.args_of(node), list.holds_of(node));
-        let shape = |i: usize| -> (bool, &[u64]) {
-            match list.memory(holds[i].touched) {
-                Some(_) => (!list.is_part(node, i), list.shape_of(node, i)),
-                None => (false, &[]),
-            }
+        let layout = |i: usize| match list.memory(holds[i].touched) {
+            Some(_) => (!list.is_part(node, i), list.layout_of(node, i)),
+            None => (false, ArrayLayout::default()),
         };
         let same = |known: &Entry| {
             std::ptr::eq(known.plan, plan)
                 && std::ptr::eq(known.order, order)
-                && known
-                    .arrays
-                    .iter()
-                    .enumerate()
-                    .all(|(i, (len, all, of))| *len == args[i].len && (*all, &of[..]) == shape(i))
+                && known.arrays.iter().enumerate().all(|(i, (len, all, extents, strides))| {
+                    *len == args[i].len && (*all, ArrayLayout { extents, strides }) == layout(i)
+                })
         };
         if let Some(known) = self.0.iter().rev().find(|known| same(known)) {
             return Some(known.footprint.clone());
@@ -64,8 +62,8 @@ impl FootprintCache {
         }
         let footprint = Arc::new(of(list, node, plan)?);
         let arrays = (0..args.len()).map(|i| {
-            let (all, of) = shape(i);
-            (args[i].len, all, of.into())
+            let (all, ArrayLayout { extents, strides }) = layout(i);
+            (args[i].len, all, extents.into(), strides.into())
         });
         let arrays = arrays.collect();
         if self.0.len() == KNOWN {
@@ -107,10 +105,14 @@ pub(super) fn argument_of(list: &SubmissionList, node: &Node, i: usize, parts: &
     let (plan, arg) = (node.plan(), &list.args_of(node)[i]);
     let (touched, grid) = (&parts.subspaces[0].touched[i], &parts.grids[i]);
     let (seen, block) = match touched.hull().filter(|_| !plan.whole) {
-        Some(hull) => {
-            let seen = Grid::new(&grid.extents, grid.extents.iter().product());
-            (seen, GridBox { begin: hull.begin, end: hull.end })
-        }
+        Some(hull) => match grid.as_grid() {
+            Some(seen) => (seen, hull.block()),
+            // With gaps: all from the first element to the last.
+            None => {
+                let Range { start, end } = grid.range(&hull);
+                (Grid::new(&[], arg.len), GridBox { begin: [start, 0, 0], end: [end, 1, 1] })
+            }
+        },
         None if touched.read.is_none() && touched.written.is_none() => {
             (Grid::new(&[], 0), GridBox { begin: [0; 3], end: [0; 3] })
         }
@@ -123,14 +125,14 @@ pub(super) fn argument_of(list: &SubmissionList, node: &Node, i: usize, parts: &
     let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
     let hull = block.hull(&seen);
     let solid = hull.end - hull.start == block.elements();
-    let covered = touched.covered && !plan.whole;
+    let covered = touched.covered && !plan.whole && !grid.has_gaps();
     ArgumentFootprint { nothing: block.is_empty(), block, seen, all, hull, solid, covered }
 }
 
 /// The only part of a submission that is not cut.
 pub(super) fn whole_parts(list: &SubmissionList, node: &Node, plan: &Plan) -> Result<Arc<Parts>, Error> {
-    let shapes = list.shapes_of(node);
-    plan.parts.parts(&launch_of(list, node, plan, &shapes), None, &Cut::new(), &[])
+    let layouts = list.layouts_of(node);
+    plan.parts.parts(&launch_of(list, node, plan, &layouts), None, &Cut::new(), &[])
 }
 
 /// A submission as a launch whose parts can be asked for.
@@ -138,7 +140,7 @@ pub(super) fn launch_of<'a>(
     list: &'a SubmissionList,
     node: &'a Node,
     plan: &'a Plan,
-    shapes: &'a [&'a [u64]],
+    layouts: &'a [ArrayLayout<'a>],
 ) -> Launch<'a> {
     Launch {
         kernel: plan,
@@ -147,7 +149,7 @@ pub(super) fn launch_of<'a>(
         order: list.order_of(node),
         dims: list.dims_of(node),
         args: list.args_of(node),
-        shapes,
+        layouts,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Launch, Parts, evaluate};
 use crate::error::Error;
+use crate::memory::ArrayLayout;
 use flash_types::descriptor::View;
 use flash_types::index::{Cut, DimList};
 use smallvec::SmallVec;
@@ -21,12 +22,15 @@ struct Entry {
     cut: Cut,
     /// The weights of the cut.
     weights: SmallVec<[f64; 4]>,
-    /// Per argument, length and shape.
-    arrays: SmallVec<[(u64, SmallVec<[u64; 4]>); 8]>,
+    /// Per argument.
+    arrays: SmallVec<[ArrayKey; 8]>,
     /// The bytes of all scalars, if a map function may have read them.
     scalars: Vec<u8>,
     parts: Arc<Parts>,
 }
+
+/// The length of an argument, its extents and its strides.
+type ArrayKey = (u64, SmallVec<[u64; 4]>, SmallVec<[u64; 3]>);
 
 /// Shares that differ by less than this fraction of them count as equal.
 const ALIKE: f64 = 0.02;
@@ -70,7 +74,9 @@ impl Cache {
             dimension,
             cut: cut.clone(),
             weights: weights.into(),
-            arrays: arrays(launch).map(|(len, shape)| (len, shape.into())).collect(),
+            arrays: arrays(launch)
+                .map(|(len, ArrayLayout { extents, strides })| (len, extents.into(), strides.into()))
+                .collect(),
             scalars: scalars(launch).flatten().copied().collect(),
             parts: parts.clone(),
         };
@@ -84,7 +90,11 @@ impl Cache {
 impl Entry {
     fn is_of(&self, launch: &Launch<'_>) -> bool {
         self.dims[..] == *launch.dims
-            && self.arrays.iter().map(|(len, shape)| (*len, &shape[..])).eq(arrays(launch))
+            && self
+                .arrays
+                .iter()
+                .map(|(len, extents, strides)| (*len, ArrayLayout { extents, strides }))
+                .eq(arrays(launch))
             && scalars(launch).flatten().eq(&self.scalars)
     }
 }
@@ -99,8 +109,8 @@ fn alike(a: &[f64], b: &[f64]) -> bool {
     !a.is_empty() && a.len() == b.len() && a.iter().zip(b).all(alike)
 }
 
-fn arrays<'a>(launch: &Launch<'a>) -> impl Iterator<Item = (u64, &'a [u64])> {
-    launch.args.iter().map(|arg| arg.len).zip(launch.shapes.iter().copied())
+fn arrays<'a>(launch: &Launch<'a>) -> impl Iterator<Item = (u64, ArrayLayout<'a>)> {
+    launch.args.iter().map(|arg| arg.len).zip(launch.layouts.iter().copied())
 }
 
 /// The bytes of each scalar, if there is a map function.

@@ -1,14 +1,17 @@
 //! Boxes of elements of an array that is seen with three axes.
 
-use crate::memory::region::folded;
+use crate::memory::ArrayLayout;
+use crate::memory::region::{Grid, GridBox, folded};
 use flash_types::abi;
 use std::ops::Range;
 
-/// An array as a launch sees it: extents of up to three axes, axis 0 contiguous. Missing axes have extent 1,
-/// and those beyond the third are folded into it.
+/// An array as a launch sees it: extents of up to three axes. Missing axes have extent 1, and those beyond
+/// the third are folded into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaunchGrid {
     pub extents: [u64; 3],
+    /// Elements from neighbour to neighbour along each axis. Without gaps axis 0 is contiguous.
+    pub strides: [u64; 3],
 }
 
 /// Elements of a grid: per axis the first, and one past the last.
@@ -19,15 +22,31 @@ pub(crate) struct ElementBox {
 }
 
 impl LaunchGrid {
-    /// The grid of a shape, whose product is at most an array's length.
+    /// The grid of a shape without gaps, whose product is at most an array's length.
     pub fn of(extents: &[u64]) -> LaunchGrid {
-        let axis = |a: usize| extents.get(a).copied().unwrap_or(1);
-        LaunchGrid { extents: [axis(0), axis(1), folded(extents.get(2..).unwrap_or_default())] }
+        LaunchGrid::of_layout(&ArrayLayout::of(extents))
     }
 
-    /// Elements from neighbour to neighbour along axes 1 and 2.
-    pub fn strides(&self) -> [u64; 2] {
-        [self.extents[0], self.extents[0] * self.extents[1]]
+    /// The grid of an array with or without gaps.
+    pub fn of_layout(layout: &ArrayLayout<'_>) -> LaunchGrid {
+        let axis = |a: usize| layout.extents.get(a).copied().unwrap_or(1);
+        let extents = [axis(0), axis(1), folded(layout.extents.get(2..).unwrap_or_default())];
+        let (mut strides, mut adjacent) = ([1; 3], 1u64);
+        for (a, stride) in strides.iter_mut().enumerate() {
+            *stride = layout.strides.get(a).copied().unwrap_or(adjacent);
+            adjacent = stride.saturating_mul(extents[a]);
+        }
+        LaunchGrid { extents, strides }
+    }
+
+    /// True if its elements are not adjacent, axis 0 fastest.
+    pub fn has_gaps(&self) -> bool {
+        *self != LaunchGrid::of(&self.extents)
+    }
+
+    /// The same as a grid of regions, if it has no gaps.
+    pub fn as_grid(&self) -> Option<Grid> {
+        (!self.has_gaps()).then(|| Grid::new(&self.extents, self.extents.iter().product()))
     }
 
     /// All elements.
@@ -42,25 +61,31 @@ impl LaunchGrid {
         extent(0) * extent(1) * extent(2) == self.span(elements)
     }
 
-    /// Elements of the array from the first to the last of a box, both included.
-    pub fn span(&self, elements: &ElementBox) -> u64 {
+    /// The numbers of the array's elements from the first to the last of a box.
+    pub fn range(&self, elements: &ElementBox) -> Range<u64> {
         if elements.is_empty() {
-            return 0;
+            return 0..0;
         }
-        let [row, plane] = self.strides();
-        let last = |axis: usize| elements.end[axis] - elements.begin[axis] - 1;
-        last(0) + last(1) * row + last(2) * plane + 1
+        let number = |at: [u64; 3]| (0..3).map(|axis| at[axis] * self.strides[axis]).sum::<u64>();
+        number(elements.begin)..number(elements.end.map(|end| end - 1)) + 1
     }
 
-    /// The [`abi::Part`] of a box, for the kernel. The caller fills in the buffers' origins.
+    /// How many these are.
+    pub fn span(&self, elements: &ElementBox) -> u64 {
+        let range = self.range(elements);
+        range.end - range.start
+    }
+
+    /// The [`abi::Part`] of a box, for the kernel. The caller fills in the buffers' origins. Where axis 0 has
+    /// gaps, a part cannot say so: it is the range from the first element to the last.
     pub fn part(&self, elements: &ElementBox) -> abi::Part {
-        abi::Part {
-            begin: elements.begin,
-            end: elements.end,
-            stride: self.strides(),
-            origin: 0,
-            next_origin: 0,
+        let part = |begin, end, stride| abi::Part { begin, end, stride, origin: 0, next_origin: 0 };
+        let [unit, row, plane] = self.strides;
+        if unit != 1 && !elements.is_empty() {
+            let range = self.range(elements);
+            return part([range.start, 0, 0], [range.end, 1, 1], [range.end; 2]);
         }
+        part(elements.begin, elements.end, [row, plane])
     }
 }
 
@@ -88,6 +113,11 @@ impl ElementBox {
         }
         let (a, b) = (axis(0), axis(1));
         (ElementBox { begin: [a.start, b.start, first], end: [a.end, b.end, last + 1] }, exact)
+    }
+
+    /// The same as a box of a grid of regions.
+    pub fn block(&self) -> GridBox {
+        GridBox { begin: self.begin, end: self.end }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -21,6 +21,7 @@ use super::facts::{ArgumentFacts, KernelFacts};
 use super::proof::{argument_error, index_error, item_grid};
 use crate::error::{Error, PartError, PartProblem};
 use crate::kernel::{Boxes, Candidate, PartitionMap};
+use crate::memory::ArrayLayout;
 use flash_types::abi;
 use flash_types::descriptor::{Access, View};
 use flash_types::index::{Cut, Dim, DimList, Order, restrict, value_range};
@@ -39,8 +40,8 @@ pub(crate) struct Launch<'a> {
     /// As recorded: addresses are the host's. Scalars, and arrays that are marked as structure, are current
     /// there and not written meanwhile.
     pub args: &'a [abi::Arg],
-    /// Per argument its shape as the launch sees it; empty: none.
-    pub shapes: &'a [&'a [u64]],
+    /// Per argument its shape as the launch sees it, if it has one.
+    pub layouts: &'a [ArrayLayout<'a>],
 }
 
 /// A launch in parts. Every item of it belongs to exactly one.
@@ -162,7 +163,8 @@ pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut)
     let mut shapes: SmallVec<[SmallVec<[u64; 4]>; 8]> = SmallVec::new();
     for (i, spec) in kernel.arguments.iter().enumerate() {
         let extents = extents(launch, i, spec).map_err(|text| argument_error(kernel, i, text))?;
-        parts.grids.push(LaunchGrid::of(&extents));
+        let strides = launch.layouts[i].strides;
+        parts.grids.push(LaunchGrid::of_layout(&ArrayLayout { extents: &extents, strides }));
         shapes.push(extents);
     }
     let whole = Cut::from_iter([(0, 0..0)]);
@@ -190,7 +192,7 @@ pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut)
 
 /// The axes of an array, not folded.
 fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentFacts) -> Result<SmallVec<[u64; 4]>, String> {
-    let (arg, shape) = (&launch.args[i], launch.shapes[i]);
+    let (arg, shape) = (&launch.args[i], launch.layouts[i].extents);
     match spec.view {
         View::Scalar => Ok(SmallVec::new()),
         View::Item | View::Phased => {

@@ -277,7 +277,7 @@ impl PartRule {
         let function = self.function.unwrap_or_else(|| unreachable!("only rules with a function call it"));
         // Without a shape, the function gets the length.
         let lengths: SmallVec<[[u64; 1]; 8]> = launch.args.iter().map(|arg| [arg.len]).collect();
-        let shapes = launch.shapes.iter().zip(&lengths);
+        let shapes = launch.layouts.iter().map(|layout| layout.extents).zip(&lengths);
         let shapes: SmallVec<[&[u64]; 8]> =
             shapes.map(|(shape, len)| if shape.is_empty() { &len[..] } else { shape }).collect();
         // SAFETY: the conditions of `Launch::args` hold for as long as the launch is borrowed.

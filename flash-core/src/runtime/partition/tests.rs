@@ -69,7 +69,7 @@ impl Recorded {
     }
 
     fn with<R>(&self, body: impl FnOnce(&Launch<'_>) -> R) -> R {
-        let shapes: Vec<&[u64]> = self.shapes.iter().map(|s| &s[..]).collect();
+        let layouts: Vec<ArrayLayout<'_>> = self.shapes.iter().map(|shape| ArrayLayout::of(shape)).collect();
         let (plan, order, dims) = (&self.plan, &self.order, &self.dims[..]);
         body(&Launch {
             kernel: plan,
@@ -78,7 +78,7 @@ impl Recorded {
             order,
             dims,
             args: &self.args,
-            shapes: &shapes,
+            layouts: &layouts,
         })
     }
 
@@ -421,7 +421,7 @@ fn parts_lie_without_gaps_where_slices_of_them_have_no_elements_of_others() {
         assert_eq!(parts.subspaces.len(), 2, "{text}");
         assert_eq!(parts.lie_without_gaps(&launch.plan), solid, "{text}");
     }
-    let grid = LaunchGrid { extents: [4, 3, 5] };
+    let grid = LaunchGrid::of(&[4, 3, 5]);
     for (begin, end, solid) in [
         ([0, 0, 1], [4, 3, 3], true),
         ([0, 1, 1], [4, 2, 3], false),

@@ -26,12 +26,12 @@ use super::movement;
 use super::partition::{Footprint, LaunchGrid};
 use super::plan::Plan;
 use super::proof::{
-    RowStarts, argument_error, check_size, disjoint, index_error, outside, prove_item, prove_ragged,
-    prove_reduce, wrong_rank,
+    COPY, RowStarts, argument_error, check_size, disjoint, index_error, outside, prove_gaps, prove_item,
+    prove_ragged, prove_reduce, wrong_rank,
 };
 use super::state::Runtime;
 use crate::error::Error;
-use crate::memory::ArrayInner;
+use crate::memory::{ArrayInner, ArrayLayout};
 use flash_types::abi::{self, Arg};
 use flash_types::descriptor::View;
 use flash_types::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
@@ -467,8 +467,10 @@ impl SubmissionList {
         self.nodes[last].marks[1] = self.bump.at;
         self.nodes[last].footprint.take();
         self.nodes[last].alike.clear();
+        let mut gaps = false;
         for i in first..first + count {
             let (kind, written) = (self.args[i].kind, self.args[i].access != abi::ACCESS_READ);
+            gaps |= self.sources[i].seen.has_gaps();
             let memory = self.sources[i].memory;
             if !memory.is_null() {
                 // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
@@ -483,7 +485,7 @@ impl SubmissionList {
             }
         }
         let node = &self.nodes[last];
-        if node.extra.is_none() && !runtime.attributes_for_backends {
+        if node.extra.is_none() && !runtime.attributes_for_backends && !gaps {
             // SAFETY: plans live as long as the runtime.
             let plan = unsafe { &*node.plan };
             if let ([Dim::Count(count)], true) = (&self.dims[..], plan.simple) {
@@ -505,7 +507,7 @@ impl SubmissionList {
         for (i, arg) in args.iter().enumerate().filter(|(_, arg)| arg.kind == abi::ARG_ITEM) {
             let source = &self.sources[first + i];
             // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-            let (memory, shape) = unsafe { (source.whole(), source.shape()) };
+            let (memory, shape) = unsafe { (source.whole(), source.layout().extents) };
             if shape.len() > 1 {
                 return Err(argument_error(plan, i, wrong_rank(1, false, shape)));
             }
@@ -515,7 +517,7 @@ impl SubmissionList {
             }
             self.holds[first + i].complete = count == arg.len && memory.is_some();
         }
-        disjoint(plan, args)
+        disjoint(plan, args, |_, _| false)
     }
 
     /// Any dimensions, arguments and options.
@@ -564,19 +566,25 @@ impl SubmissionList {
             let given = sizes.and_then(|s| s.get(array)).map(|s| &s[..]).filter(|s| !s.is_empty());
             array += 1;
             // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-            let (memory, shape) = unsafe { (source.whole(), source.shape()) };
-            let shape = given.unwrap_or(shape);
-            if given.is_some() {
-                check_size(shape, arg.len).map_err(|text| argument_error(plan, i, text))?;
+            let (memory, mut layout) = unsafe { (source.whole(), source.layout()) };
+            if !layout.strides.is_empty() {
+                prove_gaps(spec, &layout, given.is_some())
+                    .and_then(|()| takes_strides(plan))
+                    .map_err(|text| argument_error(plan, i, text))?;
+            } else if let Some(given) = given {
+                layout = ArrayLayout::of(given);
+                check_size(given, arg.len).map_err(|text| argument_error(plan, i, text))?;
             }
+            let shape = layout.extents;
             // Kernels find neighbours along axes by it, and the end of the last tile.
             if spec.view == View::Window || !spec.tile.is_empty() {
-                let extents = if shape.is_empty() { &[arg.len][..] } else { shape };
-                let grid = LaunchGrid::of(extents);
+                let all = [arg.len];
+                let grid =
+                    LaunchGrid::of_layout(&if shape.is_empty() { ArrayLayout::of(&all) } else { layout });
                 arg.part = self.bump.put(grid.part(&grid.all()));
             }
             if matches!(spec.view, View::Item | View::Phased) {
-                hold.complete = prove_item(order, &self.dims, spec, shape, arg, &mut self.bump)
+                hold.complete = prove_item(order, &self.dims, spec, &layout, arg, &mut self.bump)
                     .map_err(|text| argument_error(plan, i, text))?
                     && memory.is_some();
             } else if spec.view == View::Whole {
@@ -595,7 +603,12 @@ impl SubmissionList {
                     .map_err(|text| argument_error(plan, i, text))?;
             }
         }
-        disjoint(plan, &self.args[first..])
+        let (sources, args) = (&self.sources[first..], &self.args[first..]);
+        disjoint(plan, args, |i, j| {
+            let boxes = plan.movement.and_then(|movement| movement::boxes(movement, args, [i, j]));
+            // SAFETY: memories outlive the pipeline: borrowed for its lifetime, or owned by it.
+            unsafe { sources[i].is_apart(&args[i], (&sources[j], &args[j]), boxes) }
+        })
     }
 
     /// The order of the current dimensions: one that was made for an earlier submission, if it fits.
@@ -663,20 +676,20 @@ impl SubmissionList {
 
     /// The shape of each argument of a submission, as the launch sees it: that of `sizes(..)`, else the
     /// view's, else the memory's. Empty: it has none, or is a scalar.
-    pub fn shapes_of<'s>(&'s self, node: &'s Node) -> SmallVec<[&'s [u64]; 8]> {
+    pub fn layouts_of<'s>(&'s self, node: &'s Node) -> SmallVec<[ArrayLayout<'s>; 8]> {
         let mut sizes = node.extra.as_ref().and_then(|e| e.sizes.as_deref()).unwrap_or(&[]).iter();
         let arguments = node.plan().arguments.iter().zip(&self.sources[node.first as usize..]);
-        let shape = |(spec, source): (&ArgumentFacts, &'s Source)| -> &'s [u64] {
+        let layout = |(spec, source): (&ArgumentFacts, &'s Source)| -> ArrayLayout<'s> {
             if spec.view == View::Scalar {
-                return &[];
+                return ArrayLayout::default();
             }
             match sizes.next().filter(|given| !given.is_empty()) {
-                Some(given) => given,
+                Some(given) => ArrayLayout::of(given),
                 // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-                None => unsafe { source.shape() },
+                None => unsafe { source.layout() },
             }
         };
-        arguments.map(shape).collect()
+        arguments.map(layout).collect()
     }
 
     /// The number of launches of a submission on a device where its arrays have these residences, see
@@ -722,14 +735,14 @@ impl SubmissionList {
 
     /// The shape of argument `i` of a submission, if it is a view with one; else empty.
     #[cfg(feature = "recordings")]
-    pub fn view_of(&self, node: &Node, i: usize) -> &[u64] {
-        self.sources[node.first as usize + i].seen.extents()
+    pub fn view_of(&self, node: &Node, i: usize) -> ArrayLayout<'_> {
+        self.sources[node.first as usize + i].seen.layout()
     }
 
     /// The shape of argument `i` of a submission without `sizes(..)`, as the launch sees it.
-    pub fn shape_of(&self, node: &Node, i: usize) -> &[u64] {
+    pub fn layout_of(&self, node: &Node, i: usize) -> ArrayLayout<'_> {
         // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-        unsafe { self.sources[node.first as usize + i].shape() }
+        unsafe { self.sources[node.first as usize + i].layout() }
     }
 
     /// The arguments that are slices of the host.
@@ -787,6 +800,22 @@ impl SubmissionList {
 fn offsets_stay(plan: &Plan, i: usize) -> Error {
     let text = "it is written, and the array has the offsets of rows, which never change: copy them to another array";
     argument_error(plan, i, text.to_owned())
+}
+
+/// Whether all devices of a plan run implementations that ask for the strides of their arguments.
+fn takes_strides(plan: &Plan) -> Result<(), String> {
+    let targets = plan
+        .targets()
+        .map_err(|_| format!("it is a view with gaps, and a failsafe gets adjacent elements only: {COPY}"))?;
+    match targets.iter().find(|target| !target.strides) {
+        None => Ok(()),
+        Some(target) => Err(format!(
+            "it is a view with gaps, and the implementation `{}`, which {} runs, takes adjacent elements only: {}, or ask for another implementation",
+            target.implementation,
+            target.device.id(),
+            COPY
+        )),
+    }
 }
 
 /// Compares dimensions; quick for one count.

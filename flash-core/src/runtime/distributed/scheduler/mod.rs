@@ -305,10 +305,10 @@ impl<'r> Scheduler<'r> {
         }
         self.fetch_contents(node, plan)?;
         if let Some(check) = plan.check {
-            let (list, shapes) = (self.list, self.list.shapes_of(node));
+            let (list, layouts) = (self.list, self.list.layouts_of(node));
             // SAFETY: what it reads was fetched. The run holds the memories; whatever writes them on the host
             // before this submission is done, and what comes after it was not issued yet.
-            unsafe { check_contents(check, plan, list.dims_of(node), list.args_of(node), &shapes)? };
+            unsafe { check_contents(check, plan, list.dims_of(node), list.args_of(node), &layouts)? };
         }
         let check = self.begin_check(node, plan, targets)?;
         let placed = &placement::place(self, node, plan, targets, checked)?;

@@ -73,13 +73,15 @@ impl<'r> Scheduler<'r> {
         }
         let (source, from_offset) = self.array_of(node, 0);
         let (destination, to_offset) = self.array_of(node, 1);
-        let (read, _) = self.box_region(source, from_offset, extent, from);
-        let (written, just) = self.box_region(destination, to_offset, extent, to);
+        let (read, _) = self.box_region((source, from_offset), extent, from, &mut []);
+        let mut read =
+            Touches { argument: 0, array: source, region: read, touch: Touch::Read, second: false };
+        let before = std::slice::from_mut(&mut read);
+        let (written, just) = self.box_region((destination, to_offset), extent, to, before);
         let write = if just { Touch::Write } else { Touch::WriteSome };
-        let touches = [
-            Touches { argument: 0, array: source, region: read, touch: Touch::Read, second: false },
-            Touches { argument: 1, array: destination, region: written, touch: write, second: false },
-        ];
+        let written =
+            Touches { argument: 1, array: destination, region: written, touch: write, second: false };
+        let touches = [read, written];
         self.promise(plan, &touches, &[])?;
         let mut place = self.place_of_copy(&touches);
         match self.make_current(memory_of(place), &touches) {
@@ -117,8 +119,15 @@ impl<'r> Scheduler<'r> {
         best.unwrap_or(Place::HOST)
     }
 
-    /// The elements of a copy's box in its array, and whether the region is just these.
-    fn box_region(&mut self, array: u32, offset: u64, extent: [u64; 3], side: Side) -> (Region, bool) {
+    /// The elements of a copy's box in its array, and whether the region is just these. `before`: see
+    /// [`seen_region`](Self::seen_region).
+    fn box_region(
+        &mut self,
+        (array, offset): (u32, u64),
+        extent: [u64; 3],
+        side: Side,
+        before: &mut [Touches],
+    ) -> (Region, bool) {
         let of = &self.arrays[array as usize];
         let (len, grid) = (of.header().len() as u64, of.grid());
         let first = side.first + offset;
@@ -140,7 +149,7 @@ impl<'r> Scheduler<'r> {
             let begin = [first % row, first % plane / row, first / plane];
             let block = GridBox { begin, end: [0, 1, 2].map(|axis| begin[axis] + extent[axis]) };
             if block.end[0] <= row && block.end[1] <= plane / row {
-                return self.seen_region(array, &block, &seen, 0);
+                return self.seen_region(array, (&block, &seen), 0, before);
             }
         }
         (Region::of_range(&grid, first..end), false)

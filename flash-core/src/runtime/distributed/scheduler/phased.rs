@@ -106,7 +106,7 @@ impl<'r> Scheduler<'r> {
         let i = buffer.argument as usize;
         for (subspace, part) in issue.placed.subspaces() {
             let Some(own) = part.touched[i].written else { continue };
-            let (region, _) = self.region(issue, i, to, &own);
+            let (region, _) = self.region(issue, i, to, &own, &mut []);
             let number = ran[subspace];
             let (memory, place) = place_of(&issue.targets[number as usize]);
             let touches = |array, touch, second| {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::memory::region::{Grid, GridBox, Region};
 use crate::runtime::distributed::arrays::{Array, TaskSink, Touch};
-use crate::runtime::partition::{Extent, LaunchGrid};
+use crate::runtime::partition::Extent;
 use crate::runtime::plan::Plan;
 use crate::runtime::submissions::{Hold, Node};
 use flash_types::descriptor::{Access, ArgumentDescriptor, Use, View};
@@ -48,13 +48,15 @@ impl<'r> Scheduler<'r> {
         (array, Region::of_range(&grid, offset..offset + len))
     }
 
-    /// The region of a part of an argument in its array, and whether it is exact.
+    /// The region of a part of an argument in its array, and whether it is exact. `before`: see
+    /// [`seen_region`](Self::seen_region).
     pub(super) fn region(
         &mut self,
         issue: &PartRequest<'_, '_>,
         argument: usize,
         array: u32,
         extent: &Extent,
+        before: &mut [Touches],
     ) -> (Region, bool) {
         let (_, offset) = self.array_of(issue.node, argument);
         match extent {
@@ -64,23 +66,44 @@ impl<'r> Scheduler<'r> {
                 (Region::of_range(&grid, offset..offset + len), true)
             }
             Extent::Box(elements) => {
-                let block = GridBox { begin: elements.begin, end: elements.end };
-                let seen = grid_of(&issue.placed.parts.grids[argument]);
-                self.seen_region(array, &block, &seen, offset)
+                let seen = &issue.placed.parts.grids[argument];
+                match seen.as_grid() {
+                    Some(grid) => self.seen_region(array, (&elements.block(), &grid), offset, before),
+                    None => {
+                        let grid = self.arrays[array as usize].grid();
+                        Region::of_strided(&elements.block(), &seen.strides, offset, &grid)
+                    }
+                }
             }
         }
     }
 
-    /// The region of a box that a launch sees in a grid of its own, see [`Array::region_of`].
-    pub fn seen_region(&mut self, array: u32, block: &GridBox, seen: &Grid, offset: u64) -> (Region, bool) {
+    /// The region of a box that a launch sees in a grid of its own, see [`Array::region_of`]. The array may
+    /// get another grid by that: `before` are the uses by arguments of the same submission that were found
+    /// before, which are taken over to it.
+    pub fn seen_region(
+        &mut self,
+        array: u32,
+        (block, seen): (&GridBox, &Grid),
+        offset: u64,
+        before: &mut [Touches],
+    ) -> (Region, bool) {
         let of = &mut self.arrays[array as usize];
-        let before = of.grid();
+        let old = of.grid();
         let region = of.region_of(block, seen, offset);
         let now = of.grid();
-        if now != before {
+        if now != old {
             let same = |region: &mut Region| {
-                *region = region.regrid(&before, &now).unwrap_or_else(|| Region::all(&now));
+                *region = region.regrid(&old, &now).unwrap_or_else(|| Region::all(&now));
             };
+            for touched in before.iter_mut().filter(|touched| touched.array == array) {
+                let elements = touched.region.elements();
+                same(&mut touched.region);
+                // What has grown is not all written.
+                if touched.touch == Touch::Write && touched.region.elements() > elements {
+                    touched.touch = Touch::WriteSome;
+                }
+            }
             for launched in &mut self.launched {
                 launched.reads.iter_mut().filter(|(_, a, _)| *a == array).for_each(|(.., read)| same(read));
                 launched.writes.iter_mut().filter(|(a, ..)| *a == array).for_each(|(_, to, _)| same(to));
@@ -97,13 +120,13 @@ impl<'r> Scheduler<'r> {
         phases: &Range<u64>,
         buffers: &[Buffers],
     ) -> SmallVec<[Touches; 4]> {
-        let mut all = SmallVec::new();
+        let mut all: SmallVec<[Touches; 4]> = SmallVec::new();
         let cut = issue.placed.is_cut();
         for (i, spec) in issue.plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
             let of = issue.placed.parts.subspaces[subspace].touched_in(i, phases);
             let (array, _) = self.array_of(issue.node, i);
             let mut add = |walk: &mut Self, array: u32, extent: &Extent, touch, second| {
-                let (region, just) = walk.region(issue, i, array, extent);
+                let (region, just) = walk.region(issue, i, array, extent, &mut all);
                 let complete = just && of.covered && !issue.keeps;
                 let touch = if touch == Touch::Write && !complete { Touch::WriteSome } else { touch };
                 all.push(Touches { argument: i as u32, array, region, touch, second });
@@ -235,9 +258,4 @@ impl<'r> Scheduler<'r> {
         }
         bytes
     }
-}
-
-/// The grid of regions for a launch's grid.
-fn grid_of(seen: &LaunchGrid) -> Grid {
-    Grid::new(&seen.extents, seen.extents.iter().product())
 }

@@ -32,10 +32,19 @@ impl<'r> Scheduler<'r> {
             return None;
         }
         let footprint = self.known.footprint(self.list, node)?;
+        let touches = self.touches_whole(node, plan, &footprint);
+        let latest = self.latest();
+        latest.plain = true;
+        Some(self.issue_touching(node, plan, targets, &footprint, touches))
+    }
+
+    /// The uses of arrays by a submission with this footprint.
+    fn touches_whole(&mut self, node: &Node, plan: &Plan, footprint: &Footprint) -> SmallVec<[Touches; 4]> {
         let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
         for (i, touched) in footprint.touched.iter().enumerate().filter(|(_, touched)| !touched.nothing) {
             let (array, offset) = self.array_of(node, i);
-            let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
+            let of = (&touched.block, &touched.seen);
+            let (region, just) = self.seen_region(array, of, offset, &mut touches);
             let touch = match plan.arguments[i].access {
                 Access::Read => Touch::Read,
                 Access::ReadWrite => Touch::ReadWrite,
@@ -44,9 +53,7 @@ impl<'r> Scheduler<'r> {
             };
             touches.push(Touches { argument: i as u32, array, region, touch, second: false });
         }
-        let latest = self.latest();
-        latest.plain = true;
-        Some(self.issue_touching(node, plan, targets, &footprint, touches))
+        touches
     }
 
     fn issue_touching(
@@ -132,16 +139,12 @@ impl<'r> Scheduler<'r> {
         let node: &'r Node = &self.list.nodes()[launched.position];
         let plan = node.plan();
         let Some(footprint) = self.known.footprint(self.list, node) else { return };
-        for (i, touched) in footprint.touched.iter().enumerate().filter(|(_, touched)| !touched.nothing) {
-            let (array, offset) = self.array_of(node, i);
-            let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
-            let access = plan.arguments[i].access;
-            if access != Access::Read {
-                let complete = access == Access::Write && just && touched.covered;
-                launched.writes.push((array, region.clone(), complete));
+        for Touches { argument, array, region, touch, .. } in self.touches_whole(node, plan, &footprint) {
+            if touch.writes() {
+                launched.writes.push((array, region.clone(), touch == Touch::Write));
             }
-            if access != Access::Write {
-                launched.reads.push((i as u32, array, region));
+            if touch.reads() {
+                launched.reads.push((argument, array, region));
             }
         }
     }
