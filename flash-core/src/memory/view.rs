@@ -59,6 +59,8 @@ pub(crate) enum ViewOwner<'a, T> {
 /// extents are written, and copied by [`set`](ViewShape::set), only with axes: every argument of every launch
 /// has one.
 #[derive(Clone, Copy)]
+// What almost every use reads stands first.
+#[repr(C)]
 pub(crate) struct ViewShape {
     axes: u32,
     /// It has strides, for at most [`MAX_GAP_AXES`] axes. Otherwise its elements are adjacent.

@@ -64,13 +64,18 @@ fn with(mut launch: Value, changes: &[(&str, Value)]) -> Value {
 
 /// What an agent says to a launch of a kernel with these dimensions, and an argument of this view and access.
 fn said(launch: &Value, view: &str, access: &str, whole: &[(&str, &str)]) -> Result<(), String> {
-    let along: &[usize] = if matches!(view, "item" | "phased" | "tiles") { &[0, 1] } else { &[] };
-    let (view, tile): (_, &[u64]) = if view == "tiles" { ("item", &[3, 2]) } else { (view, &[]) };
+    let along: &[usize] = if matches!(view, "item" | "phased" | "tiles" | "bytes") { &[0, 1] } else { &[] };
+    let (name, size) = if view == "bytes" { ("u8", 1) } else { ("f32", 4) };
+    let (view, tile): (_, &[u64]) = match view {
+        "tiles" => ("item", &[3, 2]),
+        "bytes" => ("item", &[]),
+        view => (view, &[]),
+    };
     let descriptor = json!({
         "name": "tests.kernel", "dimensions": ["x", "y"],
         "arguments": [{
             "name": "all", "view": view, "access": access, "along": along, "tile": tile,
-            "element": {"name": "f32", "size": 4, "align": 4}
+            "element": {"name": name, "size": size, "align": size}
         }]
     });
     let attribute = |(key, value): &(&str, &str)| Attr {
@@ -197,6 +202,27 @@ fn the_stride_along_axis_0_is_that_of_the_code() {
             "a stride of 0 along axis 0",
         );
     }
+}
+
+#[test]
+fn code_that_asks_for_strides_takes_any_with_which_written_items_are_apart() {
+    let said = |strides: [u64; 2], access: &str| {
+        let code = if access == "write" { abi::ACCESS_WRITE } else { abi::ACCESS_READ };
+        let changes = [("/args/0/strides", json!(strides)), ("/args/0/len", json!(40))];
+        let launch = with(launch(array(abi::ARG_ITEM, code)), &changes);
+        let place = ("/args/0/element_size", json!(1));
+        said(&with(launch, &[place]), "bytes", access, &[("strides", "true")])
+    };
+    // Every second element, a transpose, rows with gaps, and the same with the axes the other way round.
+    for strides in [[2, 8], [3, 1], [1, 7], [5, 1], [4, 17]] {
+        assert_eq!(said(strides, "write"), Ok(()), "{strides:?}");
+    }
+    for strides in [[0, 4], [1, 0], [1, 1], [1, 3], [2, 1], [2, 3], [2, 6]] {
+        let refused = said(strides, "write").expect_err("two items have one element");
+        assert!(refused.contains("expected at least"), "{refused}");
+        assert_eq!(said(strides, "read"), Ok(()), "{strides:?}");
+    }
+    assert!(said([4, 30], "write").expect_err("beyond the array").contains("items at elements"));
 }
 
 /// Two times two tiles of 3 x 2 elements, in an array of 4 x 3.

@@ -9,6 +9,8 @@ use flash_types::abi::Arg;
 
 /// The origin of an array argument.
 #[derive(Clone, Copy)]
+// What the next recording is compared with lies in half a cache line, without the extents of the view.
+#[repr(C)]
 pub(super) struct Source {
     /// NULL: a slice of the host, or a scalar.
     pub memory: *const ArrayInner,
