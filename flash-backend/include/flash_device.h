@@ -543,8 +543,9 @@ typedef struct flash_span {
   uint64_t phase;
 } flash_span;
 
-// The box of an array's elements that a submission may touch. The array is seen with up to three axes,
-// axis 0 contiguous; element `(x, y, z)` is number `x + y * stride[0] + z * stride[1]`. Frozen.
+// The box of an array's elements that a submission may touch. The array is seen with up to three axes, axis
+// 0 contiguous; element `(x, y, z)` is number `x + y * stride[0] + z * stride[1]`. An item argument whose
+// elements along axis 0 are not adjacent is seen as one axis, from its first element to its last. Frozen.
 typedef struct flash_part {
   // First element along each axis.
   uint64_t begin[3];
@@ -579,7 +580,7 @@ typedef struct flash_arg {
   // Handle of the device buffer in spaces that have handles; 0 in the host's, and where the `part` has no
   // elements.
   uint64_t buffer;
-  // Number of elements.
+  // Number of elements from the first to the last: those between an item's elements are counted.
   uint64_t len;
   // Elements in a row; 1 without rows.
   uint64_t row_len;

@@ -62,6 +62,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("cpu.copy", "FLASH_CPU_COPY", Kind::Flag),
     setting("cpu.throttle", "FLASH_CPU_THROTTLE", Kind::Text),
     setting("test.setup", "FLASH_TEST", Kind::Text),
+    of_process("texts", "FLASH_TEXTS", Kind::Text),
     of_process("graph_dot", "FLASH_GRAPH_DOT", Kind::Text),
     setting("opencl.copy", "FLASH_OPENCL_COPY", Kind::Flag),
     of_process("rank.mpi_lib", "FLASH_MPI_LIB", Kind::Text),

@@ -74,6 +74,7 @@ Environment:
   FLASH_HOST_GRANULE          bytes that the host fetches at least from a device's memory. Default: 65536
   FLASH_CACHE_DIR             folder of compiled programs. Default: flash in XDG_CACHE_HOME or ~/.cache
   FLASH_CACHE_LIMIT           bytes of all of them, 0 to keep none. Default: 512 MiB
+  FLASH_TEXTS                 folder for the texts of a program's kernels, as flash kernels --text has them
   FLASH_GRAPH_DOT             file for pictures of dataflow graphs: at their end, and at Ctrl-C
   FLASH_HALO_CONFIG           configuration of programs of C2MPI. Default: the functions of the library
   FLASH_RANK_TIMEOUT_MS       how long a process of flash run may give no sign of life. Default: 5000

@@ -26,6 +26,7 @@ use flash_backend::settings::{self, Refused, Values, Variable};
 /// | `cpu.copy` | `FLASH_CPU_COPY` | flag: each of those devices has a memory of its own; for tests | 0 |
 /// | `cpu.throttle` | `FLASH_CPU_THROTTLE` | fraction of its speed at which each device runs, such as `1,0.5`; for tests | 1 |
 /// | `test.setup` | `FLASH_TEST` | devices of the test backend, such as `devices=2 ns=0,100` | `devices=1` |
+/// | `texts` (p) | `FLASH_TEXTS` | folder into which a program writes the text of each of its kernels for devices, when it first asks for a runtime | none |
 /// | `graph_dot` (p) | `FLASH_GRAPH_DOT` | file for a picture of each dataflow graph when it ends, and of those that run at Ctrl-C; SVG if its name ends in `.svg`, else DOT | none |
 /// | `rank.mpi_lib` (p) | `FLASH_MPI_LIB` | the library of MPI for processes that `mpirun` has started | the launcher's own |
 /// | `rank.mpi_shared` (p) | `FLASH_MPI_SHARED` | so many processes that `mpirun` has started on one host share memory, one after the other by their ranks; 1: none does, and all send messages as if they were on several hosts | all |

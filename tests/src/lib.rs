@@ -35,7 +35,7 @@ const CHILD: &str = "FLASH_TEST_CHILD";
 const AGAIN: &str = "FLASH_TEST_AGAIN";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 24] = [
+pub(crate) const READ_BY_FLASH: [&str; 25] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_BLOCKING_THREADS",
@@ -60,6 +60,7 @@ pub(crate) const READ_BY_FLASH: [&str; 24] = [
     "FLASH_WORLD",
     "FLASH_STACK_SIZE",
     "FLASH_TEST",
+    "FLASH_TEXTS",
 ];
 
 /// The runtime key of a test that any device can run.

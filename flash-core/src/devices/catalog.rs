@@ -4,6 +4,7 @@
 //! and the registry, which is made when it is first needed. Plugins are loaded, and devices looked for, then.
 
 use super::registry::Registry;
+use super::texts::write_if_asked;
 use crate::runtime::rate::Rates;
 use flash_backend::settings::{self, Values};
 use std::sync::{Arc, OnceLock};
@@ -32,7 +33,11 @@ impl Catalog {
     }
 
     pub fn registry(&self) -> &Registry {
-        self.registry.get_or_init(|| Registry::find(&self.settings))
+        self.registry.get_or_init(|| {
+            let registry = Registry::find(&self.settings);
+            write_if_asked(&registry);
+            registry
+        })
     }
 
     pub fn rates(&self) -> &Rates {

@@ -31,7 +31,7 @@ pub use reports::{
     searched,
 };
 pub use shadow::ImplementationReport;
-pub use texts::{KernelText, texts};
+pub use texts::{KernelText, listed, texts};
 
 use crate::error::Error;
 use flash_backend::__host::take_failure;

@@ -148,8 +148,28 @@ fn the_text_of_a_kernel_is_shown_by_its_name_and_by_the_end_of_it() {
         let said = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{said}");
         assert!(said.contains(&format!("none named `{name}`")) && said.contains("flash.spmv"), "{said}");
+        assert!(said.contains("FLASH_TEXTS=DIR"), "{said}");
         assert!(refused.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_program_writes_the_texts_of_its_kernels_where_it_is_told_to() {
+    let place = plugins::directory();
+    let texts = place.path().join("some/texts");
+    let run = |folder: &std::path::Path| {
+        let mut command = plugins::flash(place.path(), &["kernels", "--text", "flash.spmv"]);
+        command.env("FLASH_TEXTS", folder).output().unwrap()
+    };
+    let output = run(&texts);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let written = std::fs::read_to_string(texts.join("flash.spmv.c")).unwrap();
+    assert_eq!(written.trim_end(), stdout(&output).trim_end());
+    assert!(texts.join("flash.nbody.accelerate.c").exists());
+    // A file is no folder: the program says so once, and goes on.
+    let output = run(&texts.join("flash.spmv.c"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.matches("FLASH_TEXTS: expected a folder").count() == 1, "{said}");
 }
 
 #[test]
@@ -204,6 +224,7 @@ fn help_teaches() {
         "FLASH_CPU_LINGER_US",
         "FLASH_BLOCKING_THREADS",
         "FLASH_GRAPH_DOT",
+        "FLASH_TEXTS",
         "FLASH_HOST_BUDGET",
         "FLASH_HOST_GRANULE",
         "FLASH_CHECK_BOUNDS",
