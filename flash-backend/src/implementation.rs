@@ -61,9 +61,32 @@ pub fn takes_parts(implementation: &abi::Implementation) -> bool {
 /// these are; its value is `true`.
 pub const STRIDES: &str = "strides";
 
-/// Whether an implementation may be given views with gaps.
+/// Whether an implementation may be given views with gaps as items.
 pub fn takes_strides(implementation: &abi::Implementation) -> bool {
     says(implementation, STRIDES)
+}
+
+/// The attribute of an implementation that names the elements of a `Window` by an index per axis alone, never
+/// by their number; its value is `true`. The text of `#[kernel(devices)]` has it, for it is written by a run
+/// of the kernel's body, in which all that is asked of a window is seen.
+pub const AXES: &str = "axes";
+
+/// Whether an implementation may be given views with gaps as windows: it has [`AXES`], or is the function
+/// beside a text that does, among `others` of its kernel.
+pub fn takes_axes<'a>(
+    implementation: &abi::Implementation,
+    mut others: impl Iterator<Item = &'a abi::Implementation>,
+) -> bool {
+    // SAFETY: strings of implementations live for ever.
+    let of = |one: &abi::Implementation| unsafe {
+        (one.name.text(), one.definition.text(), one.descriptor.text())
+    };
+    // The text has one priority less than its function.
+    let is_beside = |text: &abi::Implementation| {
+        text.priority == implementation.priority.saturating_sub(1) && of(text) == of(implementation)
+    };
+    let is_function = implementation.door == abi::DOOR_ITEM && implementation.share.is_some();
+    says(implementation, AXES) || is_function && others.any(|text| says(text, AXES) && is_beside(text))
 }
 
 /// Whether an implementation has an attribute with the value `true`.

@@ -74,8 +74,8 @@ pub mod __private {
 pub mod __host {
     pub use crate::features::CPU_FEATURES;
     pub use crate::host::{HOST, HostExtension, take_failure, take_query_failure};
+    pub use crate::implementation::{AXES, PARTS, STRIDES, rank, takes_axes, takes_parts, takes_strides};
     pub use crate::implementation::{LinkedImplementation, linked_implementations};
-    pub use crate::implementation::{PARTS, STRIDES, rank, takes_parts, takes_strides};
     pub use crate::panics::{discard, message};
     pub use crate::physical::overlap;
     pub use crate::plugin::linked_backends;

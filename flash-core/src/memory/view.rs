@@ -26,8 +26,10 @@ use std::ops::{Range, RangeBounds};
 /// A section, a step or other axes may leave elements of the memory between those of the view. Such a view is
 /// for arguments that are an `Item` (also of a `Row`, a `Block` or a `Tile`, whose elements have to be
 /// adjacent) of implementations that ask for strides. Those of `CpuItem`, `CpuSpan` and `CpuTeam` do, and the
-/// texts of `#[kernel(devices)]`. Files named by `#[implementations(..)]` do if they say `strides`. To others
-/// the launch is refused: copy the elements ([`Pipeline::copy`](crate::Pipeline::copy)).
+/// texts of `#[kernel(devices)]`. Files named by `#[implementations(..)]` do if they say `strides`. If it is
+/// adjacent along axis 0, it is also for a `Window` of a kernel by `#[kernel(devices)]` that uses `at`,
+/// `begin` and `end` of its windows alone. To others the launch is refused: copy the elements
+/// ([`Pipeline::copy`](crate::Pipeline::copy)).
 ///
 /// # Examples
 /// ```

@@ -9,11 +9,11 @@ use crate::devices::registry::RegisteredImplementation;
 use crate::devices::{DeviceHandle, take_error};
 use crate::error::{Error, NoImplementation};
 use crate::kernel::OwnImplementation;
-use flash_backend::__host::{rank, takes_parts, takes_strides};
+use flash_backend::__host::{rank, takes_axes, takes_parts, takes_strides};
 use flash_backend::alignment;
 use flash_types::Code;
 use flash_types::abi;
-use flash_types::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
+use flash_types::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable, View};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -31,8 +31,10 @@ pub(crate) struct Target {
     pub whole: bool,
     /// It can be given a part of a launch.
     pub parts: bool,
-    /// It can be given views with gaps.
+    /// It can be given views with gaps as items.
     pub strides: bool,
+    /// And as windows.
+    pub axes: bool,
     /// Its launches are cut at multiples of this many positions.
     pub alignment: u64,
     /// Number of the image that the device must have loaded; 0: none.
@@ -392,6 +394,11 @@ pub(super) fn prepare(
     // SAFETY: a device of this vtable, and its kernel.
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
     let (parts, alignment) = (takes_parts(implementation), alignment(implementation).unwrap_or(1));
+    let axes = || {
+        let has_windows = descriptor.arguments.iter().any(|argument| argument.view == View::Window);
+        let of_kernel = catalog.registry().implementations_of(&descriptor.name).map(|one| one.raw);
+        has_windows && takes_axes(implementation, of_kernel)
+    };
     let widening = Widening::default();
     Ok(Target {
         device,
@@ -402,6 +409,7 @@ pub(super) fn prepare(
         whole,
         parts,
         strides: takes_strides(implementation),
+        axes: axes(),
         alignment,
         image,
         rate,

@@ -227,8 +227,14 @@ pub(super) fn prove_gaps(spec: &ArgumentFacts, layout: &ArrayLayout<'_>, given: 
     if given {
         return Err(format!("{view}, and `sizes(..)` gives it another shape: leave that out"));
     }
-    if spec.view != View::Item {
-        return Err(format!("{view}, and only an `Item` may have gaps: {COPY}"));
+    let is_window = spec.view == View::Window && spec.rows.is_none();
+    if spec.view != View::Item && !is_window {
+        return Err(format!("{view}, and only an `Item` or a `Window` may have gaps: {COPY}"));
+    }
+    if is_window && strides[0] != 1 {
+        return Err(format!(
+            "{view}, and the elements of a `Window` have to be adjacent along axis 0: {COPY}"
+        ));
     }
     // A work item gets the elements of a row, block or tile as one slice, or as rows of a box.
     let is_adjacent = strides[0] == 1;

@@ -502,16 +502,88 @@ fn a_recording_has_views_with_gaps() {
     }
 }
 
+/// An element and its neighbours along x and y.
 #[derive(KernelDefinition)]
-#[kernel(name = "gaps.window", dims(x, y))]
-struct Near<'a> {
+#[kernel(name = "gaps.around", dims(x, y, z), part_by(y, from = stencil(x = 1, y = 1)))]
+struct Around<'a> {
+    width: usize,
+    height: usize,
+    from: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel(devices)]
+impl CpuItem<Around<'_>> for ByItem {
+    fn item(ix: Index<3>, k: AroundItem<'_>) {
+        let [x, y, z] = ix.values();
+        let mut sum = k.from.at([x, y, z]);
+        if x > 0 {
+            sum = sum.wrapping_mul(3) ^ k.from.at([x - 1, y, z]);
+        }
+        if x + 1 < k.width {
+            sum = sum.wrapping_mul(5) ^ k.from.at([x + 1, y, z]);
+        }
+        if y > 0 {
+            sum = sum.wrapping_mul(7) ^ k.from.at([x, y - 1, z]);
+        }
+        if y + 1 < k.height {
+            sum = sum.wrapping_mul(11) ^ k.from.at([x, y + 1, z]);
+        }
+        k.to.set(sum);
+    }
+}
+
+#[flash_tests::test]
+fn a_window_of_a_section_is_that_of_a_copy() {
+    let rt = flash_tests::runtime();
+    let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    let axis = |n: u64| (0..n, 1..=n).prop_map(move |(begin, count)| begin..(begin + count).min(n));
+    let sections = (0..4usize).prop_flat_map(move |shape| {
+        let [x, y, z] = SHAPES[shape].map(|extent| extent as u64);
+        (Just(shape), (axis(x), axis(y), axis(z)), [1..3u64, 1..3u64], any::<bool>())
+    });
+    proptest!(config, |((shape, (x, y, z), steps, turned) in sections, parts in 0..4u32)| {
+        let rt = if parts == 0 { rt.clone() } else { rt.options(Subspaces(parts)) };
+        let memory = counted(240).with_shape(SHAPES[shape]).unwrap();
+        // On the devices it is somewhere else before.
+        rt.submit(Add::of(7, &counted(240), memory.view([240]).unwrap())).exec([240]).unwrap();
+        let view = memory.section([x, y, z]).unwrap().step_by([1, steps[0], steps[1]]).unwrap();
+        let view = if turned { view.permuted([0, 2, 1]).unwrap() } else { view };
+        let [packed, expected, found] = [(); 3].map(|()| FlashMemory::<u64>::zeroed(view.shape()));
+        rt.pipeline().copy(view.clone(), &packed).exec().unwrap();
+        let [w, h, depth] = <[u64; 3]>::try_from(view.shape()).unwrap();
+        rt.submit(Around::of(w as usize, h as usize, &packed, &expected)).exec([w, h, depth]).unwrap();
+        rt.submit(Around::of(w as usize, h as usize, view, &found)).exec([w, h, depth]).unwrap();
+        prop_assert_eq!(&*found.read().unwrap(), &*expected.read().unwrap());
+    });
+}
+
+/// As [`Around`], by numbers.
+#[derive(KernelDefinition)]
+#[kernel(name = "gaps.numbers", dims(x, y))]
+struct Numbers<'a> {
     near: Window<'a, Read<u64>>,
     to: Item<'a, Write<u64>>,
 }
 
 #[kernel(devices)]
-impl CpuItem<Near<'_>> for ByItem {
-    fn item(ix: Index<2>, k: NearItem<'_>) {
+impl CpuItem<Numbers<'_>> for ByItem {
+    fn item(ix: Index<2>, k: NumbersItem<'_>) {
+        k.to.set(k.near.get(ix[0] + 4 * ix[1]));
+    }
+}
+
+/// By an index per axis, in a function only.
+#[derive(KernelDefinition)]
+#[kernel(name = "gaps.unseen", dims(x, y))]
+struct Unseen<'a> {
+    near: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Unseen<'_>> for ByItem {
+    fn item(ix: Index<2>, k: UnseenItem<'_>) {
         k.to.set(k.near.at([ix[0], ix[1], 0]));
     }
 }
@@ -543,11 +615,18 @@ fn what_takes_no_gaps_says_so_and_what_to_do() {
     let grid = counted(6 * 5).with_shape([6, 5]).unwrap();
     let inner = || grid.section([1..5, 1..4]).unwrap();
     let to = FlashMemory::<u64>::zeroed([4, 3]);
-    refused(
-        &rt,
-        rt.submit(Near::of(inner(), &to)).exec([4, 3]),
-        &["`near`", "[4, 3]", "[1, 6]", "`Item`", "pipeline.copy"],
-    );
+    let says = ["`near`", "may count", "pipeline.copy", "`#[kernel(devices)]`"];
+    refused(&rt, rt.submit(Numbers::of(inner(), &to)).exec([4, 3]), &says);
+    if flash_tests::runs_functions() {
+        refused(&rt, rt.submit(Unseen::of(inner(), &to)).exec([4, 3]), &says);
+    }
+    let steps = grid.step_by([2, 1]).unwrap();
+    let outcome = rt
+        .submit(Around::of(3, 3, steps.view([3, 5, 1]).unwrap(), to.view([4, 3, 1]).unwrap()))
+        .exec([3, 3, 1]);
+    refused(&rt, outcome, &["`from`", "[2, 6", "adjacent along axis 0", "pipeline.copy"]);
+    let outcome = rt.pipeline().host(HostTask::new("host").read(inner()), |_| Ok(())).exec();
+    refused(&rt, outcome, &["`Item` or a `Window`"]);
     let add = |view| rt.submit(Add::of(1, view, to.range(..4).unwrap())).sizes([[4], [4]]).exec([4]);
     refused(&rt, add(column(&grid, 1).section(0..4).unwrap()), &["`from`", "`sizes(..)`"]);
     let turned = grid.permuted([1, 0]).unwrap();

@@ -7,6 +7,7 @@ use super::number::TYPES;
 use super::writer::{self, Writer};
 use crate::kernel::KernelDefinition;
 use crate::kernel::device::{DeviceCode, device_implementation};
+use flash_backend::__host::{AXES, STRIDES};
 use flash_types::abi;
 
 /// The text of a kernel for one set of types.
@@ -17,6 +18,8 @@ pub struct Text {
     pub messages: Vec<String>,
     /// What a launch has to prove before it takes the program with `FLASH_SURE`.
     pub facts: Vec<String>,
+    /// Elements of windows are named by an index per axis alone.
+    pub axes: bool,
 }
 
 /// Notes a fault, which fails the launch: the words behind the table's details, of which the first fault
@@ -97,6 +100,7 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
     let definitions = writer.definitions();
+    let axes = !writer.numbers_windows;
     let Writer { mut statements, mut parameters, messages, mut group_memory, work_item, facts, team, .. } =
         writer;
     if let Some(team) = team {
@@ -118,7 +122,7 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let source = format!(
         "/* Written by `#[kernel(devices)]` of {kernel}. */\n{rounded}{errors}{TYPES}{PROVED}{unchecked}{FAULT}{fault_at}{definitions}\n{kernel_text}"
     );
-    Text { source, messages, facts: facts.list }
+    Text { source, messages, facts: facts.list, axes }
 }
 
 /// With the indentation of its braces.
@@ -164,7 +168,7 @@ pub struct StagedCode {
 /// is one per target and set of types.
 pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static abi::Implementation {
     let StagedCode { target, name, priority, threads, beside, texts, text } = *code;
-    let Text { source, messages, facts } = text();
+    let Text { source, messages, facts, axes } = text();
     let source: &'static str = source.leak();
     let mut texts = texts.to_vec();
     texts.push(("entry", ENTRY));
@@ -180,7 +184,7 @@ pub fn staged_implementation<D: KernelDefinition>(code: &StagedCode) -> &'static
         defines: &[],
         texts: &texts,
         numbers: team.as_ref().map_or(&[], |team| team),
-        flags: &["cooperating", "checked", "strides"],
+        flags: &["cooperating", "checked", STRIDES, AXES][..if axes { 4 } else { 3 }],
         messages: &messages,
         facts: &facts,
     })

@@ -383,9 +383,15 @@ const IN_ROW: &str = "\
 #endif
 ";
 
+/// Notes that the numbers of a window's elements matter, so that it may have no gaps.
+fn by_numbers() {
+    with(|writer| writer.numbers_windows = true);
+}
+
 impl<T: Plain> WindowValue<T> {
     /// Number of elements of the array, not of the part.
     pub fn len(&self) -> Expr<usize> {
+        by_numbers();
         length(&self.name)
     }
 
@@ -410,12 +416,14 @@ impl<T: Plain> WindowValue<T> {
 
     /// Elements from neighbour to neighbour along axes 1 and 2.
     pub fn strides(&self) -> ArrayValue<Expr<usize>, 2> {
+        by_numbers();
         ArrayValue::list((0..2).map(|axis| Expr::value(format!("FLASH_AXIS({}, {axis})", self.name))))
     }
 
     /// Element number `i` of the array.
     #[track_caller]
     pub fn get(&self, i: Expr<usize>) -> T::Value {
+        by_numbers();
         let i = i.read().named("at").text();
         element::<T>(&self.name, &i).read()
     }
@@ -423,6 +431,7 @@ impl<T: Plain> WindowValue<T> {
     /// The elements of a range.
     #[track_caller]
     pub fn slice(&self, begin: Option<Expr<usize>>, end: Option<Expr<usize>>) -> SliceValue<T> {
+        by_numbers();
         SliceValue { name: self.name.clone(), row: None, of: PhantomData }.part(begin, end)
     }
 

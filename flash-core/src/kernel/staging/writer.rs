@@ -36,6 +36,8 @@ pub(super) struct Writer {
     loops: Vec<Jumps>,
     /// What a launch can prove.
     pub facts: Facts,
+    /// The kernel asks for elements of a window by their numbers, or for these.
+    pub numbers_windows: bool,
     names: usize,
     pieces: Vec<Rc<str>>,
 }

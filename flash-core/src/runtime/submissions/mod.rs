@@ -20,6 +20,7 @@ use source::Source;
 
 use super::alike::AlikeOnDevice;
 use super::arena::{Bump, Mark};
+use super::choose::Target;
 use super::event::Event;
 use super::facts::ArgumentFacts;
 use super::movement;
@@ -569,7 +570,7 @@ impl SubmissionList {
             let (memory, mut layout) = unsafe { (source.whole(), source.layout()) };
             if !layout.strides.is_empty() {
                 prove_gaps(spec, &layout, given.is_some())
-                    .and_then(|()| takes_strides(plan))
+                    .and_then(|()| takes_gaps(plan, spec))
                     .map_err(|text| argument_error(plan, i, text))?;
             } else if let Some(given) = given {
                 layout = ArrayLayout::of(given);
@@ -802,13 +803,19 @@ fn offsets_stay(plan: &Plan, i: usize) -> Error {
     argument_error(plan, i, text.to_owned())
 }
 
-/// Whether all devices of a plan run implementations that ask for the strides of their arguments.
-fn takes_strides(plan: &Plan) -> Result<(), String> {
+/// Whether all devices of a plan run implementations that take gaps in such an argument.
+fn takes_gaps(plan: &Plan, spec: &ArgumentFacts) -> Result<(), String> {
     let targets = plan
         .targets()
         .map_err(|_| format!("it is a view with gaps, and a failsafe gets adjacent elements only: {COPY}"))?;
-    match targets.iter().find(|target| !target.strides) {
+    let takes = |target: &Target| if spec.view == View::Window { target.axes } else { target.strides };
+    match targets.iter().find(|target| !takes(target)) {
         None => Ok(()),
+        Some(target) if spec.view == View::Window => Err(format!(
+            "it is a view with gaps, and the implementation `{}`, which {} runs, may count the elements of a `Window`: {COPY}, or write it as `#[kernel(devices)]` and use `at`, `begin` and `end` of the window alone",
+            target.implementation,
+            target.device.id()
+        )),
         Some(target) => Err(format!(
             "it is a view with gaps, and the implementation `{}`, which {} runs, takes adjacent elements only: {}, or ask for another implementation",
             target.implementation,
