@@ -71,32 +71,38 @@ pub fn takes_strides(implementation: &abi::Implementation) -> bool {
 /// of the kernel's body, in which all that is asked of a window is seen.
 pub const AXES: &str = "axes";
 
-/// Whether an implementation may be given views with gaps as windows: it has [`AXES`], or is the function
-/// beside a text that does, among `others` of its kernel.
+/// The attribute of a function and of a text that `#[kernel(devices)]` makes of the same tokens: their
+/// number.
+const TOKENS: &str = "tokens";
+
+/// Whether an implementation may be given views with gaps as windows: it has [`AXES`], or is a function for
+/// the same definition and types, and of the same tokens, as a text that does, among `others` of its kernel.
 pub fn takes_axes<'a>(
     implementation: &abi::Implementation,
     mut others: impl Iterator<Item = &'a abi::Implementation>,
 ) -> bool {
     // SAFETY: strings of implementations live for ever.
-    let of = |one: &abi::Implementation| unsafe {
-        (one.name.text(), one.definition.text(), one.descriptor.text())
-    };
-    // The text has one priority less than its function.
+    let of = |one: &abi::Implementation| unsafe { (one.definition.text(), one.descriptor.text()) };
+    let Some(tokens) = value_of(implementation, TOKENS) else { return says(implementation, AXES) };
     let is_beside = |text: &abi::Implementation| {
-        text.priority == implementation.priority.saturating_sub(1) && of(text) == of(implementation)
+        value_of(text, TOKENS).is_some_and(|others| others == tokens) && of(text) == of(implementation)
     };
-    let is_function = implementation.door == abi::DOOR_ITEM && implementation.share.is_some();
-    says(implementation, AXES) || is_function && others.any(|text| says(text, AXES) && is_beside(text))
+    says(implementation, AXES) || others.any(|text| says(text, AXES) && is_beside(text))
+}
+
+/// The value of an attribute of an implementation.
+fn value_of(implementation: &abi::Implementation, key: &str) -> Option<String> {
+    // SAFETY: attributes and strings of implementations live for ever.
+    let of = |i| unsafe {
+        let attribute = &*implementation.attributes.add(i);
+        (attribute.key.text() == key).then(|| attribute.value.text())
+    };
+    (0..implementation.attribute_count).find_map(of)
 }
 
 /// Whether an implementation has an attribute with the value `true`.
 fn says(implementation: &abi::Implementation, key: &str) -> bool {
-    // SAFETY: attributes and strings of implementations live for ever.
-    let is_so = |i| unsafe {
-        let attribute = &*implementation.attributes.add(i);
-        attribute.key.text() == key && attribute.value.text() == "true"
-    };
-    (0..implementation.attribute_count).any(is_so)
+    value_of(implementation, key).is_some_and(|value| value == "true")
 }
 
 /// Among implementations that fit equally well the highest is taken: by priority, then by the door, of which
@@ -116,12 +122,7 @@ const ALIGNMENT: &str = "alignment";
 /// The multiple, in positions of a dimension, at which launches of an implementation are cut, if it declares
 /// one. It is 1 or more, and holds for whichever dimension they are cut along.
 pub fn alignment(implementation: &abi::Implementation) -> Option<u64> {
-    // SAFETY: attributes and strings of implementations live for ever.
-    let said = |i| unsafe {
-        let attribute = &*implementation.attributes.add(i);
-        (attribute.key.text() == ALIGNMENT).then(|| attribute.value.text())
-    };
     // A number, or the text of one.
-    let value = (0..implementation.attribute_count).find_map(said);
+    let value = value_of(implementation, ALIGNMENT);
     value.and_then(|value| value.trim_matches('"').parse().ok()).map(|value: u64| value.max(1))
 }

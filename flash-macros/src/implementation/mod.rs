@@ -13,6 +13,7 @@ use crate::tokens::respan;
 use attribute::Keys;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, Ident, ImplItem, ImplItemFn, Item, ItemImpl, ReturnType, Signature, parse_quote};
 use target::{Door, Target};
@@ -23,7 +24,10 @@ const HERE: &str =
 /// The attribute.
 pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
     let mut implementation = the_impl(item)?;
-    let keys = attribute::read(attribute)?;
+    let mut keys = attribute::read(attribute)?;
+    if keys.devices.is_some() {
+        keys.attributes.push((TOKENS.to_owned(), number_of(&implementation)));
+    }
     let target = target::read(&implementation)?;
     if let (Door::Device, Some(span)) = (target.door, keys.cpu_features_at) {
         let text = "`cpu_features` is for functions that run on a CPU: remove it, or say which devices by `architecture`";
@@ -55,6 +59,16 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> 
         #(#cfgs)*
         const _: () = { #(#entries)* #(#texts)* };
     })
+}
+
+/// The attribute of a function and of the text beside it, which are of the same tokens: a number that these
+/// have. The runtime takes what it knows of the text for true of the function.
+const TOKENS: &str = "tokens";
+
+fn number_of(implementation: &ItemImpl) -> String {
+    let mut hasher = DefaultHasher::new();
+    implementation.to_token_stream().to_string().hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// Has the body inlined into the loop over work items: only there are its views in registers, its checks
@@ -132,7 +146,9 @@ fn texts(
         let selection: Vec<_> = keys
             .attributes
             .iter()
-            .filter(|(key, _)| ["vendor", "device", "architecture", "version"].contains(&key.as_str()))
+            .filter(|(key, _)| {
+                ["vendor", "device", "architecture", "version", TOKENS].contains(&key.as_str())
+            })
             .cloned()
             .collect();
         let entry = staging::Entry {

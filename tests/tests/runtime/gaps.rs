@@ -558,6 +558,66 @@ fn a_window_of_a_section_is_that_of_a_copy() {
     });
 }
 
+/// A whole window of which each item reads a column, as far as that goes.
+#[derive(KernelDefinition)]
+#[kernel(name = "gaps.columns", dims(x, y))]
+struct Columns<'a> {
+    from: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel(devices)]
+impl CpuItem<Columns<'_>> for ByItem {
+    fn item(ix: Index<2>, k: ColumnsItem<'_>) {
+        let [_, end, _] = k.from.end();
+        let mut sum = 0u64;
+        for y in 0..end {
+            sum = sum.wrapping_mul(3).wrapping_add(k.from.at([ix[0], y, 0]));
+        }
+        k.to.set(sum.wrapping_add(k.from.at([ix[0], ix[1], 0])));
+    }
+}
+
+#[flash_tests::test]
+fn a_window_without_a_map_is_all_of_its_section() {
+    let rt = flash_tests::runtime();
+    let grid = counted(6 * 5).with_shape([6, 5]).unwrap();
+    for subspaces in [1, 2, 3] {
+        let rt = rt.options(Subspaces(subspaces));
+        let view = grid.section([1..5, 1..4]).unwrap();
+        let [packed, expected, found] = [(); 3].map(|()| FlashMemory::<u64>::zeroed([4, 3]));
+        rt.pipeline().copy(view.clone(), &packed).exec().unwrap();
+        rt.submit(Columns::of(&packed, &expected)).exec([4, 3]).unwrap();
+        rt.submit(Columns::of(view, &found)).exec([4, 3]).unwrap();
+        assert_eq!(*found.read().unwrap(), *expected.read().unwrap(), "{subspaces} parts");
+    }
+}
+
+/// Two functions of one name, of which only one has a text.
+#[derive(KernelDefinition)]
+#[kernel(name = "gaps.two", dims(x, y))]
+struct Two<'a> {
+    near: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+struct ByAxes;
+struct ByNumber;
+
+#[kernel(devices, name = "near")]
+impl CpuItem<Two<'_>> for ByAxes {
+    fn item(ix: Index<2>, k: TwoItem<'_>) {
+        k.to.set(k.near.at([ix[0], ix[1], 0]));
+    }
+}
+
+#[kernel(name = "near", priority = 1)]
+impl CpuItem<Two<'_>> for ByNumber {
+    fn item(ix: Index<2>, k: TwoItem<'_>) {
+        k.to.set(k.near.get(ix[0] + 4 * ix[1]));
+    }
+}
+
 /// As [`Around`], by numbers.
 #[derive(KernelDefinition)]
 #[kernel(name = "gaps.numbers", dims(x, y))]
@@ -619,6 +679,7 @@ fn what_takes_no_gaps_says_so_and_what_to_do() {
     refused(&rt, rt.submit(Numbers::of(inner(), &to)).exec([4, 3]), &says);
     if flash_tests::runs_functions() {
         refused(&rt, rt.submit(Unseen::of(inner(), &to)).exec([4, 3]), &says);
+        refused(&rt, rt.submit(Two::of(inner(), &to)).exec([4, 3]), &says);
     }
     let steps = grid.step_by([2, 1]).unwrap();
     let outcome = rt

@@ -100,7 +100,8 @@ pub fn text(kernel: &str, options: TextOptions, body: impl FnOnce()) -> Text {
     let errors: String =
         writer.errors.iter().map(|error| format!("#error \"{}\"\n", error.replace('"', "'"))).collect();
     let definitions = writer.definitions();
-    let axes = !writer.numbers_windows;
+    // What has no text may ask for anything.
+    let axes = !writer.numbers_windows && writer.errors.is_empty();
     let Writer { mut statements, mut parameters, messages, mut group_memory, work_item, facts, team, .. } =
         writer;
     if let Some(team) = team {

@@ -158,7 +158,7 @@ pub(super) fn part_of(arg: &abi::Arg, grid: &LaunchGrid, touched: &PartFootprint
     match touched.hull() {
         Some(hull) if !all => grid.part(&hull),
         // A launch may see less of an array than exists.
-        _ if grid.extents.iter().product::<u64>() < arg.len => {
+        _ if !grid.has_gaps() && grid.extents.iter().product::<u64>() < arg.len => {
             let flat = LaunchGrid::of(&[arg.len]);
             flat.part(&flat.all())
         }

@@ -570,7 +570,7 @@ impl SubmissionList {
             let (memory, mut layout) = unsafe { (source.whole(), source.layout()) };
             if !layout.strides.is_empty() {
                 prove_gaps(spec, &layout, given.is_some())
-                    .and_then(|()| takes_gaps(plan, spec))
+                    .and_then(|()| takes_gaps(plan, i))
                     .map_err(|text| argument_error(plan, i, text))?;
             } else if let Some(given) = given {
                 layout = ArrayLayout::of(given);
@@ -804,14 +804,20 @@ fn offsets_stay(plan: &Plan, i: usize) -> Error {
 }
 
 /// Whether all devices of a plan run implementations that take gaps in such an argument.
-fn takes_gaps(plan: &Plan, spec: &ArgumentFacts) -> Result<(), String> {
+fn takes_gaps(plan: &Plan, i: usize) -> Result<(), String> {
+    let is_window = plan.arguments[i].view == View::Window;
+    if plan.check.is_some_and(|check| check.reads(&plan.descriptor.arguments[i].name)) {
+        return Err(format!(
+            "it is a view with gaps, and the check of its contents sees adjacent elements only: {COPY}"
+        ));
+    }
     let targets = plan
         .targets()
         .map_err(|_| format!("it is a view with gaps, and a failsafe gets adjacent elements only: {COPY}"))?;
-    let takes = |target: &Target| if spec.view == View::Window { target.axes } else { target.strides };
+    let takes = |target: &Target| if is_window { target.axes } else { target.strides };
     match targets.iter().find(|target| !takes(target)) {
         None => Ok(()),
-        Some(target) if spec.view == View::Window => Err(format!(
+        Some(target) if is_window => Err(format!(
             "it is a view with gaps, and the implementation `{}`, which {} runs, may count the elements of a `Window`: {COPY}, or write it as `#[kernel(devices)]` and use `at`, `begin` and `end` of the window alone",
             target.implementation,
             target.device.id()

@@ -93,20 +93,25 @@ impl<'r> Scheduler<'r> {
         let region = of.region_of(block, seen, offset);
         let now = of.grid();
         if now != old {
-            let same = |region: &mut Region| {
+            // True if it has only the elements that it had.
+            let take_over = |region: &mut Region| {
+                let elements = region.elements();
                 *region = region.regrid(&old, &now).unwrap_or_else(|| Region::all(&now));
+                region.elements() == elements
             };
+            // What has grown is not all written.
             for touched in before.iter_mut().filter(|touched| touched.array == array) {
-                let elements = touched.region.elements();
-                same(&mut touched.region);
-                // What has grown is not all written.
-                if touched.touch == Touch::Write && touched.region.elements() > elements {
+                if !take_over(&mut touched.region) && touched.touch == Touch::Write {
                     touched.touch = Touch::WriteSome;
                 }
             }
             for launched in &mut self.launched {
-                launched.reads.iter_mut().filter(|(_, a, _)| *a == array).for_each(|(.., read)| same(read));
-                launched.writes.iter_mut().filter(|(a, ..)| *a == array).for_each(|(_, to, _)| same(to));
+                for (.., read) in launched.reads.iter_mut().filter(|(_, a, _)| *a == array) {
+                    take_over(read);
+                }
+                for (_, written, complete) in launched.writes.iter_mut().filter(|(a, ..)| *a == array) {
+                    *complete &= take_over(written);
+                }
             }
         }
         region
