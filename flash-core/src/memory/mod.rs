@@ -44,7 +44,7 @@ pub(crate) use inner::{ArrayInner, GRANULE};
 pub use row_offsets::RowOffsets;
 pub use transfer::{Moved, Transfers};
 pub use view::MemoryView;
-pub(crate) use view::{ArrayLayout, ViewOwner, ViewShape};
+pub(crate) use view::{ArrayLayout, ViewOwner, ViewShape, box_of};
 
 use crate::error::Error;
 use flash_backend::fork;

@@ -40,6 +40,11 @@ pub(crate) fn folded(axes: &[u64]) -> u64 {
     axes.iter().fold(1, |all: u64, extent| all.saturating_mul(*extent))
 }
 
+/// The greatest common divisor; of 0 and a number, that number.
+pub(crate) fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
 impl Grid {
     /// The grid of an array of `len` elements with a shape (axis 0 fastest), or without one: then it is flat.
     /// Axes beyond the third are folded into it.
@@ -217,17 +222,14 @@ impl Lattice {
         let (own, others) = (self.hull(), other.hull());
         !own.overlaps(&others)
             || (0..3).any(|axis| {
-                let (mut a, mut b) = (self.steps_or_all(axis), other.steps_or_all(axis));
-                while b != 0 {
-                    (a, b) = (b, a % b);
-                }
-                // The distance of two elements of one is a multiple of the common divisor, of both.
-                a > 1 && !self.begin[axis].abs_diff(other.begin[axis]).is_multiple_of(a)
+                // From an element of one to any of the same there is a multiple of it.
+                let step = common_divisor(self.step(axis), other.step(axis));
+                step > 1 && !self.begin[axis].abs_diff(other.begin[axis]).is_multiple_of(step)
             })
     }
 
     /// The step along an axis; 0 if there is one element.
-    fn steps_or_all(&self, axis: usize) -> u64 {
+    fn step(&self, axis: usize) -> u64 {
         if self.counts[axis] == 1 { 0 } else { self.steps[axis] }
     }
 }

@@ -88,6 +88,24 @@ fn adjacent(extents: &[u64]) -> SmallVec<[u64; 4]> {
     extents.iter().scan(1, next).collect()
 }
 
+/// The extents of a box of an array, by its ranges, and the number of its first element, if it has elements.
+/// `None`: there are not as many ranges as axes, or one leaves its axis.
+pub(crate) fn box_of(
+    extents: &[u64],
+    strides: &[u64],
+    ranges: &[Range<u64>],
+) -> Option<(SmallVec<[u64; 4]>, u64)> {
+    let is_inside = |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
+    if ranges.len() != extents.len() || !ranges.iter().zip(extents).all(is_inside) {
+        return None;
+    }
+    let first = ranges
+        .iter()
+        .zip(strides)
+        .fold(0u64, |first, (range, stride)| first.saturating_add(range.start.saturating_mul(*stride)));
+    Some((ranges.iter().map(|range| range.end - range.start).collect(), first))
+}
+
 /// An array as a launch sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrayLayout<'a> {
@@ -463,22 +481,14 @@ impl<'a, T> MemoryView<'a, T> {
     /// # Errors
     /// As [`FlashMemory::section`].
     pub fn section(self, ranges: impl IntoBox) -> Result<MemoryView<'a, T>, Error> {
-        let ((mut extents, strides), ranges) = (self.axes(), ranges.into_box());
-        let is_inside =
-            |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
-        if ranges.len() != extents.len() || !ranges.iter().zip(&extents).all(is_inside) {
+        let ((extents, strides), ranges) = (self.axes(), ranges.into_box());
+        let Some((own, first)) = box_of(&extents, &strides, &ranges) else {
             return Err(Error::Shape(format!(
                 "expected a range of indices for each axis of the shape {:?}, found {ranges:?}",
                 &extents[..]
             )));
-        }
-        let mut first: u64 = 0;
-        for ((extent, range), stride) in extents.iter_mut().zip(&ranges).zip(&strides) {
-            *extent = range.end - range.start;
-            // Where there are elements, this is the number of one.
-            first = first.saturating_add(range.start.saturating_mul(*stride));
-        }
-        self.with(extents, strides, first as usize)
+        };
+        self.with(own, strides, first as usize)
     }
 
     /// Its elements at every `steps[a]`-th index along each axis `a`, the first included.
@@ -543,9 +553,8 @@ impl<'a, T> MemoryView<'a, T> {
         }
         let start = self.range.start + first;
         // Along an axis with one index there is no neighbour.
-        let is_adjacent =
-            |(axis, stride): (usize, &u64)| extents[axis] == 1 || *stride == adjacent(&extents)[axis];
-        if strides.iter().enumerate().all(is_adjacent) {
+        let gapless = adjacent(&extents);
+        if (0..extents.len()).all(|axis| extents[axis] == 1 || strides[axis] == gapless[axis]) {
             let end = start + extents.iter().product::<u64>() as usize;
             return Ok(MemoryView { range: start..end, shape: ViewShape::of(&extents, &[]), ..self });
         }

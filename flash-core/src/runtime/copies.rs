@@ -7,7 +7,7 @@ use super::movement::{CopyShape, Movement};
 use crate::devices::DeviceHandle;
 use crate::error::Error;
 use crate::kernel::views::Array;
-use crate::memory::{ArrayLayout, ViewShape};
+use crate::memory::{ArrayLayout, ViewShape, box_of};
 use flash_types::index::IntoBox;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -242,19 +242,11 @@ fn side(name: &str, argument: &Argument<'_>, ranges: &[Range<u64>]) -> Result<Si
         );
         return Err(wrong(name, text));
     }
-    if ranges.iter().zip(shape).any(|(range, len)| range.start > range.end || range.end > *len) {
-        let text = format!("expected a box inside the shape {shape:?}, found {ranges:?}");
-        return Err(wrong(name, text));
-    }
     let strides = layout.strides_for(shape);
-    Ok(Side {
-        extents: ranges.iter().map(|range| range.end - range.start).collect(),
-        first: ranges.iter().zip(&strides).fold(0, |first, (range, stride)| {
-            // Where there are elements, this is the number of one.
-            u64::saturating_add(first, range.start.saturating_mul(*stride))
-        }),
-        strides,
-    })
+    match box_of(shape, &strides, ranges) {
+        Some((extents, first)) => Ok(Side { extents, first, strides }),
+        None => Err(wrong(name, format!("expected a box inside the shape {shape:?}, found {ranges:?}"))),
+    }
 }
 
 /// A copy of all elements of an array to another.

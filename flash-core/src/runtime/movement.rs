@@ -8,7 +8,8 @@
 //! Invariant: [`check`] accepted the arguments before anything runs, whether the program or a file made them.
 //! So a box lies in its argument, and no two elements of a copy have one destination.
 
-use crate::memory::region::GridBox;
+use crate::memory::ArrayInner;
+use crate::memory::region::{GridBox, Lattice};
 use flash_backend::host_memory::copy_addresses;
 use flash_types::abi::{self, Arg, CopyBox};
 use flash_types::descriptor::{Access, ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
@@ -119,22 +120,32 @@ pub(super) fn device_of(args: &[Arg]) -> usize {
     unsafe { args[1].data.cast::<u32>().read_unaligned() as usize }
 }
 
-/// The boxes of two arguments of a copy: each with the strides of its axes, and its first element, counted in
-/// the argument.
-pub(super) fn boxes(
-    movement: Movement,
-    args: &[Arg],
-    arguments: [usize; 2],
-) -> Option<[(GridBox, [u64; 3], u64); 2]> {
+/// Some elements of an argument.
+pub(super) struct StridedBox {
+    pub block: GridBox,
+    /// Elements from neighbour to neighbour along each axis.
+    pub strides: [u64; 3],
+    /// The element at index 0, counted in the argument.
+    pub first: u64,
+}
+
+impl StridedBox {
+    /// The same, as elements of the memory that an argument is of; see [`Lattice::of`].
+    pub fn in_memory(&self, memory: &ArrayInner, arg: &Arg) -> Option<Lattice> {
+        let bytes = (arg.data.addr() - memory.data().addr()) as u64;
+        let offset = bytes.checked_div(memory.element_size()).unwrap_or(0);
+        Lattice::of(&self.block, &self.strides, offset + self.first, &memory.grid())
+    }
+}
+
+/// The elements of an argument of a copy that are copied; `None`: it is no copy.
+pub(super) fn elements(movement: Movement, args: &[Arg], argument: usize) -> Option<StridedBox> {
     if movement != Movement::Copy {
         return None;
     }
-    let (extent, from, to) = parts_of(&shape_of(args));
-    let of = |argument: usize| {
-        let Side { first, stride: [row, plane] } = if argument == 0 { from } else { to };
-        (GridBox { begin: [0; 3], end: extent }, [1, row, plane], first)
-    };
-    Some(arguments.map(of))
+    let (end, from, to) = parts_of(&shape_of(args));
+    let Side { first, stride: [row, plane] } = if argument == 0 { from } else { to };
+    Some(StridedBox { block: GridBox { begin: [0; 3], end }, strides: [1, row, plane], first })
 }
 
 impl Side {

@@ -6,11 +6,13 @@ use super::choose::{choose, none};
 use super::facts::{ArgumentFacts, KernelFacts};
 use super::movement::Movement;
 use super::partition::{Cache, PartRule};
+use super::proof::COPY;
 use crate::devices::DeviceHandle;
 use crate::devices::catalog::Catalog;
 use crate::error::Error;
 use crate::kernel::views::Operation;
 use crate::kernel::{ContentsCheck, KernelDefinition, OwnImplementation, operation_of};
+use crate::memory::region::common_divisor;
 use flash_types::Code;
 use flash_types::abi;
 use flash_types::descriptor::{self, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights};
@@ -89,6 +91,37 @@ impl Plan {
     #[inline]
     pub fn target(&self) -> Result<&Target, Error> {
         self.targets().map(|targets| &targets[0])
+    }
+
+    /// Whether a view with gaps can be argument `i`, an item or a window: on all devices.
+    ///
+    /// # Errors
+    /// What takes adjacent elements only.
+    pub fn takes_gaps(&self, i: usize) -> Result<(), String> {
+        let argument = &self.descriptor.arguments[i];
+        if self.check.is_some_and(|check| check.reads(&argument.name)) {
+            return Err(format!(
+                "it is a view with gaps, and the check of its contents sees adjacent elements only: {COPY}"
+            ));
+        }
+        let targets = self.targets().map_err(|_| {
+            format!("it is a view with gaps, and a failsafe gets adjacent elements only: {COPY}")
+        })?;
+        let is_window = argument.view == View::Window;
+        let takes = |target: &Target| if is_window { target.axes } else { target.strides };
+        let Some(target) = targets.iter().find(|target| !takes(target)) else { return Ok(()) };
+        let (what, or) = match is_window {
+            true => (
+                "may count the elements of a `Window`",
+                "write it as `#[kernel(devices)]` and use `at`, `begin` and `end` of the window alone",
+            ),
+            false => ("takes adjacent elements only", "ask for another implementation"),
+        };
+        Err(format!(
+            "it is a view with gaps, and the implementation `{}`, which {} runs, {what}: {COPY}, or {or}",
+            target.implementation,
+            target.device.id()
+        ))
     }
 
     /// A plan of a kernel with options. `targets` gives its prepared implementations.
@@ -309,11 +342,7 @@ fn common_multiple(targets: &[Target]) -> u64 {
 
 /// The least common multiple of two numbers above 0, if it does not overflow.
 pub(super) fn multiple_of_both(a: u64, b: u64) -> u64 {
-    let (mut divisor, mut rest) = (a, b);
-    while rest != 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    (a / divisor).saturating_mul(b)
+    (a / common_divisor(a, b)).saturating_mul(b)
 }
 
 /// Per argument, the operation of an accumulator.

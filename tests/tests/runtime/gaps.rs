@@ -593,6 +593,40 @@ fn a_window_without_a_map_is_all_of_its_section() {
     }
 }
 
+/// A window whose contents are looked at before a launch, if that is asked for.
+#[derive(KernelDefinition)]
+#[kernel(name = "gaps.checked", dims(x, y))]
+struct Checked<'a> {
+    near: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel(devices)]
+impl CpuItem<Checked<'_>> for ByItem {
+    fn item(ix: Index<2>, k: CheckedItem<'_>) {
+        k.to.set(k.near.at([ix[0], ix[1], 0]));
+    }
+}
+
+flash_core::kernel::contents_check! { Checked<'static>, [near], |contents| {
+    match contents.elements::<u64>("near").contains(&1) {
+        true => Ok(()),
+        false => Err(flash_core::kernel::WrongContents { argument: "near", text: "no 1 in it".into() }),
+    }
+} }
+
+#[flash_tests::test]
+fn a_check_of_contents_sees_no_gaps() {
+    let launch = |rt: &RuntimeObj| {
+        let (grid, to) = (counted(6 * 5).with_shape([6, 5]).unwrap(), FlashMemory::<u64>::zeroed([4, 3]));
+        rt.submit(Checked::of(grid.section([1..5, 1..4]).unwrap(), &to)).exec([4, 3])
+    };
+    flash_tests::in_process(&[("FLASH_CHECK_BOUNDS", "1")], || {
+        let rt = flash_tests::runtime();
+        refused(&rt, launch(&rt), &["`near`", "check of its contents", "pipeline.copy"]);
+    });
+}
+
 /// Two functions of one name, of which only one has a text.
 #[derive(KernelDefinition)]
 #[kernel(name = "gaps.two", dims(x, y))]

@@ -55,7 +55,8 @@ impl Signature {
             if !is_own || dims == 0 || launch.space().items == 0 {
                 continue;
             }
-            // SAFETY: `wire::owned` has checked the space, and that there is a stride per dimension.
+            // SAFETY: `wire::owned` has checked the space. It has also checked that each dimension has a
+            // stride.
             let (space, strides) =
                 unsafe { (SpaceRef::new(launch.space()), std::slice::from_raw_parts(arg.strides, dims)) };
             if !self.takes_strides || expected.view == View::Phased {

@@ -20,14 +20,13 @@ use source::Source;
 
 use super::alike::AlikeOnDevice;
 use super::arena::{Bump, Mark};
-use super::choose::Target;
 use super::event::Event;
 use super::facts::ArgumentFacts;
 use super::movement;
 use super::partition::{Footprint, LaunchGrid};
 use super::plan::Plan;
 use super::proof::{
-    COPY, RowStarts, argument_error, check_size, disjoint, index_error, outside, prove_gaps, prove_item,
+    RowStarts, argument_error, check_size, disjoint, index_error, outside, prove_gaps, prove_item,
     prove_ragged, prove_reduce, wrong_rank,
 };
 use super::state::Runtime;
@@ -570,7 +569,7 @@ impl SubmissionList {
             let (memory, mut layout) = unsafe { (source.whole(), source.layout()) };
             if !layout.strides.is_empty() {
                 prove_gaps(spec, &layout, given.is_some())
-                    .and_then(|()| takes_gaps(plan, i))
+                    .and_then(|()| plan.takes_gaps(i))
                     .map_err(|text| argument_error(plan, i, text))?;
             } else if let Some(given) = given {
                 layout = ArrayLayout::of(given);
@@ -605,10 +604,18 @@ impl SubmissionList {
             }
         }
         let (sources, args) = (&self.sources[first..], &self.args[first..]);
+        let elements = |i: usize| {
+            let of_copy = plan.movement.and_then(|movement| movement::elements(movement, args, i));
+            of_copy.unwrap_or_else(|| sources[i].elements(&args[i]))
+        };
         disjoint(plan, args, |i, j| {
-            let boxes = plan.movement.and_then(|movement| movement::boxes(movement, args, [i, j]));
             // SAFETY: memories outlive the pipeline: borrowed for its lifetime, or owned by it.
-            unsafe { sources[i].is_apart(&args[i], (&sources[j], &args[j]), boxes) }
+            let memory = unsafe { sources[i].memory.as_ref() };
+            let memory = memory.filter(|_| std::ptr::eq(sources[i].memory, sources[j].memory));
+            memory.is_some_and(|memory| {
+                let [one, other] = [i, j].map(|i| elements(i).in_memory(memory, &args[i]));
+                one.zip(other).is_some_and(|(one, other)| one.is_apart(&other))
+            })
         })
     }
 
@@ -801,34 +808,6 @@ impl SubmissionList {
 fn offsets_stay(plan: &Plan, i: usize) -> Error {
     let text = "it is written, and the array has the offsets of rows, which never change: copy them to another array";
     argument_error(plan, i, text.to_owned())
-}
-
-/// Whether all devices of a plan run implementations that take gaps in such an argument.
-fn takes_gaps(plan: &Plan, i: usize) -> Result<(), String> {
-    let is_window = plan.arguments[i].view == View::Window;
-    if plan.check.is_some_and(|check| check.reads(&plan.descriptor.arguments[i].name)) {
-        return Err(format!(
-            "it is a view with gaps, and the check of its contents sees adjacent elements only: {COPY}"
-        ));
-    }
-    let targets = plan
-        .targets()
-        .map_err(|_| format!("it is a view with gaps, and a failsafe gets adjacent elements only: {COPY}"))?;
-    let takes = |target: &Target| if is_window { target.axes } else { target.strides };
-    match targets.iter().find(|target| !takes(target)) {
-        None => Ok(()),
-        Some(target) if is_window => Err(format!(
-            "it is a view with gaps, and the implementation `{}`, which {} runs, may count the elements of a `Window`: {COPY}, or write it as `#[kernel(devices)]` and use `at`, `begin` and `end` of the window alone",
-            target.implementation,
-            target.device.id()
-        )),
-        Some(target) => Err(format!(
-            "it is a view with gaps, and the implementation `{}`, which {} runs, takes adjacent elements only: {}, or ask for another implementation",
-            target.implementation,
-            target.device.id(),
-            COPY
-        )),
-    }
 }
 
 /// Compares dimensions; quick for one count.

@@ -2,8 +2,8 @@
 //! and followed only while the memory is known to be alive.
 
 use crate::kernel::views::Array;
-use crate::memory::region::{GridBox, Lattice};
 use crate::memory::{ArrayInner, ArrayLayout, ViewShape};
+use crate::runtime::movement::StridedBox;
 use crate::runtime::partition::LaunchGrid;
 use flash_types::abi::Arg;
 
@@ -60,45 +60,12 @@ impl Source {
             && self.seen == array.seen
     }
 
-    /// True if an argument and another one, of the same memory, have no element in common, although there
-    /// are elements between first and last of both: views with gaps, or `boxes` of both arguments, with the
-    /// strides of their axes and first elements.
-    ///
-    /// # Safety
-    /// The memories are alive.
-    #[cold]
-    pub unsafe fn is_apart(
-        &self,
-        arg: &Arg,
-        (other, other_arg): (&Source, &Arg),
-        boxes: Option<[(GridBox, [u64; 3], u64); 2]>,
-    ) -> bool {
-        // SAFETY: the caller vouches.
-        let Some(memory) = (unsafe { self.memory.as_ref() }) else { return false };
-        let has_gaps = boxes.is_some() || self.seen.has_gaps() || other.seen.has_gaps();
-        if !std::ptr::eq(self.memory, other.memory) || !has_gaps {
-            return false;
-        }
-        let grid = memory.grid();
-        let of = |source: &Source, arg: &Arg, box_of_it: Option<(GridBox, [u64; 3], u64)>| {
-            let bytes = (arg.data.addr() - memory.data().addr()) as u64;
-            let offset = bytes.checked_div(memory.element_size()).unwrap_or(0);
-            if let Some((block, strides, first)) = box_of_it {
-                return Lattice::of(&block, &strides, offset + first, &grid);
-            }
-            let length = [arg.len];
-            let layout = match source.seen.is_none() {
-                true => ArrayLayout::of(&length),
-                false => source.seen.layout(),
-            };
-            let seen = LaunchGrid::of_layout(&layout);
-            Lattice::of(&seen.all().block(), &seen.strides, offset, &grid)
-        };
-        let [own, others] = boxes.map_or([None; 2], |boxes| boxes.map(Some));
-        match (of(self, arg, own), of(other, other_arg, others)) {
-            (Some(own), Some(other)) => own.is_apart(&other),
-            _ => false,
-        }
+    /// The elements of an argument, a view with gaps or not.
+    pub fn elements(&self, arg: &Arg) -> StridedBox {
+        let length = [arg.len];
+        let layout = if self.seen.is_none() { ArrayLayout::of(&length) } else { self.seen.layout() };
+        let seen = LaunchGrid::of_layout(&layout);
+        StridedBox { block: seen.all().block(), strides: seen.strides, first: 0 }
     }
 
     /// The memory, if the argument is all of it.
