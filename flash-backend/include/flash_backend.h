@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 14
+#define FLASH_ABI_MINOR 15
 
 // The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host
 // used.
@@ -164,6 +164,10 @@
 // return at once. A host gives it what comes after other work of it before that has ended. Since minor
 // version 14.
 #define FLASH_DEVICE_WAITS_IN_QUEUE 128
+
+// Device flag: another process has it. If that ends, a new one may take its place, without the buffers: a
+// host that reuses one finds out by `clear`. Since minor version 15.
+#define FLASH_DEVICE_REMOTE 256
 
 // flash_backend_api.has: a CPU feature, by the name that Rust has for it, such as `avx2`.
 #define FLASH_HAS_FEATURE 1

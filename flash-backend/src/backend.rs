@@ -139,6 +139,9 @@ pub struct DeviceInfo {
     pub keeps_launches: bool,
     /// Its queues wait for its own work by themselves: [`Device::run_after`].
     pub waits_in_queue: bool,
+    /// Another process has it. If that ends, a new one may take its place, without the buffers: to
+    /// [clear](Device::clear) one finds out.
+    pub remote: bool,
 }
 
 /// A number; JSON has null for one that is not finite.
@@ -185,6 +188,7 @@ impl DeviceInfo {
                 runs_functions: flag(abi::DEVICE_RUNS_FUNCTIONS),
                 keeps_launches: flag(abi::DEVICE_KEEPS_LAUNCHES),
                 waits_in_queue: flag(abi::DEVICE_WAITS_IN_QUEUE),
+                remote: flag(abi::DEVICE_REMOTE),
             }
         }
     }
@@ -211,6 +215,7 @@ impl Default for DeviceInfo {
             runs_functions: false,
             keeps_launches: false,
             waits_in_queue: false,
+            remote: false,
         }
     }
 }

@@ -253,6 +253,7 @@ fn cell<D: Device>(device: D) -> &'static Cell<D> {
             | flag(info.runs_functions, abi::DEVICE_RUNS_FUNCTIONS)
             | flag(info.keeps_launches, abi::DEVICE_KEEPS_LAUNCHES)
             | flag(info.waits_in_queue, abi::DEVICE_WAITS_IN_QUEUE)
+            | flag(info.remote, abi::DEVICE_REMOTE)
             | abi::DEVICE_IN_ORDER,
         threads: info.threads,
         name: text(info.name),

@@ -320,7 +320,7 @@ impl DeviceMemory {
     /// False: its device is in another process, and if that has ended, another is in its place, which has
     /// none of the buffers. To clear one finds that out.
     fn keeps_buffers(&self) -> bool {
-        self.device.info().waits_in_queue
+        !self.device.info().remote
     }
 
     /// Frees a buffer; returns its bytes.

@@ -75,8 +75,11 @@ fn parent(places: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Directory {
     grid: Grid,
-    /// The host first, then devices in the order in which they were added.
+    /// In the order of places, the host first.
     sites: SmallVec<[Site; 2]>,
+    /// Of each site the elements from the first to the last that is current there. They lie together: an
+    /// array over many devices has many, few of which have some of a region.
+    hulls: SmallVec<[Range<u64>; 2]>,
     /// The host's twin, and its buffer.
     twin: Option<Place>,
     twin_copy: Option<DeviceCopy>,
@@ -98,6 +101,7 @@ impl Directory {
         let host = Site { place: Place::HOST, current: Region::all(&grid), copy: None };
         Directory {
             grid,
+            hulls: smallvec![host.current.hull(&grid)],
             sites: smallvec![host],
             twin,
             twin_copy: None,
@@ -135,7 +139,20 @@ impl Directory {
         self.sites.iter_mut().zip(current).for_each(|(site, current)| site.current = current);
         self.poison = poison;
         self.grid = grid;
+        (0..self.sites.len()).for_each(|at| self.has_changed(at));
         true
+    }
+
+    /// What is current at a site has changed.
+    fn has_changed(&mut self, at: usize) {
+        self.hulls[at] = self.sites[at].current.hull(&self.grid);
+    }
+
+    /// The sites that may have some of a region.
+    fn sites_near(&self, region: &Region) -> impl Iterator<Item = usize> + '_ {
+        let Range { start, end } = region.hull(&self.grid);
+        let is_near = move |hull: &Range<u64>| hull.start < end && start < hull.end;
+        self.hulls.iter().enumerate().filter(move |(_, hull)| is_near(hull)).map(|(at, _)| at)
     }
 
     /// Where what a place has is kept.
@@ -145,16 +162,17 @@ impl Directory {
 
     fn site(&self, place: Place) -> Option<&Site> {
         let place = self.kept_at(place);
-        self.sites.iter().find(|s| s.place == place)
+        Some(&self.sites[self.sites.binary_search_by_key(&place, |site| site.place).ok()?])
     }
 
-    fn site_mut(&mut self, place: Place) -> &mut Site {
+    /// The site of a place, which is made if there is none.
+    fn site_at(&mut self, place: Place) -> usize {
         let place = self.kept_at(place);
-        let at = self.sites.iter().position(|s| s.place == place).unwrap_or_else(|| {
-            self.sites.push(Site { place, current: Region::empty(), copy: None });
-            self.sites.len() - 1
-        });
-        &mut self.sites[at]
+        self.sites.binary_search_by_key(&place, |site| site.place).unwrap_or_else(|at| {
+            self.sites.insert(at, Site { place, current: Region::empty(), copy: None });
+            self.hulls.insert(at, 0..0);
+            at
+        })
     }
 
     /// Places that have a buffer or something that is current, the host first.
@@ -235,7 +253,8 @@ impl Directory {
         }
         let place = self.kept_at(place);
         let has_some = |site: &&Site| site.place != place && site.current.overlaps(lacking);
-        let current = self.sites.iter().filter(has_some).map(|site| (0, site.place, &site.current));
+        let near = self.sites_near(lacking).map(|at| &self.sites[at]);
+        let current = near.filter(has_some).map(|site| (0, site.place, &site.current));
         let mut order: SmallVec<[(u64, Place, &Region); 4]> = current.collect();
         let there = order.len();
         for (to, brings) in reader.into_iter().flat_map(|reader| self.arrivals.underway(reader)) {
@@ -302,7 +321,9 @@ impl Directory {
 
     /// A region was copied to a place.
     pub fn copied(&mut self, place: Place, region: &Region) {
-        self.site_mut(place).current.add(region);
+        let at = self.site_at(place);
+        self.sites[at].current.add(region);
+        self.has_changed(at);
     }
 
     /// A booked copy has arrived.
@@ -317,11 +338,14 @@ impl Directory {
         if region.is_empty() {
             return;
         }
-        let place = self.kept_at(place);
-        for site in self.sites.iter_mut().filter(|s| s.place != place) {
-            site.current.subtract(region);
+        let own = self.site_at(place);
+        let near: SmallVec<[usize; 8]> = self.sites_near(region).filter(|at| *at != own).collect();
+        for at in near {
+            self.sites[at].current.subtract(region);
+            self.has_changed(at);
         }
-        self.site_mut(place).current.add(region);
+        self.sites[own].current.add(region);
+        self.has_changed(own);
         self.poison.subtract(region);
     }
 
@@ -333,9 +357,10 @@ impl Directory {
         for site in self.sites.iter().filter(|s| s.place != place) {
             dropped.add(&site.current.intersection(region));
         }
-        let site = self.site_mut(place);
-        site.current.subtract(&dropped);
-        site.current.intersection(region)
+        let at = self.site_at(place);
+        self.sites[at].current.subtract(&dropped);
+        self.has_changed(at);
+        self.sites[at].current.intersection(region)
     }
 
     /// A place is lost: neither the host nor its twin. Elements that were current only there are poisoned,
@@ -344,8 +369,10 @@ impl Directory {
         debug_assert!(self.kept_at(place) != Place::HOST, "the host's pages are the process's own");
         let only = self.only_at(place);
         self.poison.add(&only);
+        let at = self.site_at(place);
         self.sites[0].current.add(&only);
-        self.site_mut(place).current = Region::empty();
+        self.sites[at].current = Region::empty();
+        [0, at].into_iter().for_each(|at| self.has_changed(at));
     }
 
     /// The elements that are current at this place and nowhere else.
@@ -392,10 +419,14 @@ impl Directory {
         if self.twin == Some(place) {
             return std::mem::replace(&mut self.twin_copy, copy);
         }
-        let site = self.site_mut(place);
+        let at = self.site_at(place);
+        let site = &mut self.sites[at];
         debug_assert!(copy.is_some() || site.current.is_empty(), "something was current in the buffer");
         let old = std::mem::replace(&mut site.copy, copy);
-        self.sites.retain(|s| s.place == Place::HOST || s.copy.is_some() || !s.current.is_empty());
+        let is_kept = |s: &Site| s.place == Place::HOST || s.copy.is_some() || !s.current.is_empty();
+        let mut kept = self.sites.iter().map(is_kept);
+        self.hulls.retain(|_| kept.next().unwrap_or(true));
+        self.sites.retain(|site| is_kept(site));
         old
     }
 

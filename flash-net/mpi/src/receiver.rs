@@ -87,19 +87,19 @@ impl MpiTransport {
 
     /// Frames that may wait to be handed over. A process with something to send takes all that the peers may
     /// send: a message that says that there is room comes after frames that were sent before it.
-    fn most_ready(&self) -> usize {
+    pub(crate) fn most_ready(&self) -> usize {
         match self.has_pending() {
             true => WINDOW as usize * self.peers.len(),
             false => FRAMES,
         }
     }
 
-    /// Receives what has come, until some frames are ready. True if some are.
-    pub(crate) fn fill(&self, receiver: &mut Receiver) -> bool {
+    /// Receives what has come, until that many frames are ready. True if some are.
+    pub(crate) fn fill(&self, receiver: &mut Receiver, most: usize) -> bool {
         if receiver.apart {
             self.fill_apart(receiver);
         }
-        while receiver.ready.len() < self.most_ready() && !receiver.apart {
+        while receiver.ready.len() < most && !receiver.apart {
             match self.mpi.probe(None) {
                 Ok(Some(probed)) => match u32::try_from(probed.source) {
                     Ok(from) if (from as usize) < self.peers.len() => {

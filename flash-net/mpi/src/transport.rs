@@ -9,7 +9,9 @@
 //!
 //! A thread that waits looks: for 20 us at once, then with its processor offered to others, then with naps of
 //! up to a millisecond. MPI has nothing to sleep on. Beside a thread that computes it naps at once: a
-//! processor that was offered to that comes back when it has used its time, which may be 4 ms.
+//! processor that was offered to that comes back when it has used its time, which may be 4 ms. Its naps are
+//! long, as each takes some microseconds of that thread's processor, and the end of what that computes ends
+//! them.
 
 use crate::find::Launched;
 use crate::hello::Hello;
@@ -36,6 +38,8 @@ pub(crate) const PIECE: usize = 1 << 30;
 pub(crate) const LONGEST: usize = 1 << 32;
 /// A nap at least and at most.
 const NAPS: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1)];
+/// A nap at least beside a thread that computes.
+const BESIDE_NAP: Duration = Duration::from_micros(150);
 
 /// How a thread waits.
 #[derive(Clone, Copy)]
@@ -46,13 +50,23 @@ struct Patience {
     offers: Duration,
     /// A nap is this part of what was waited for already.
     part: u32,
+    /// And at least this long.
+    least: Duration,
 }
 
 /// Of a thread that has its processor.
-const AWAKE: Patience =
-    Patience { looks: Duration::from_micros(20), offers: Duration::from_micros(100), part: 64 };
+const AWAKE: Patience = Patience {
+    looks: Duration::from_micros(20),
+    offers: Duration::from_micros(100),
+    part: 64,
+    least: NAPS[0],
+};
 /// Of one beside a thread that computes.
-const BESIDE: Patience = Patience { looks: Duration::ZERO, offers: Duration::ZERO, part: 16 };
+const BESIDE: Patience =
+    Patience { looks: Duration::ZERO, offers: Duration::ZERO, part: 1, least: BESIDE_NAP };
+
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 8;
 
 /// Between two looks at the processes of the others.
 const WATCH: Duration = Duration::from_millis(10);
@@ -204,7 +218,7 @@ impl MpiTransport {
             }
             nap(NAPS[0]);
             if let Some(mut receiver) = self.try_receiver() {
-                self.fill(&mut receiver);
+                self.fill(&mut receiver, self.most_ready());
                 receiver.ready.clear();
             }
             self.watch();
@@ -304,7 +318,7 @@ impl MpiTransport {
             // So that all that may come before what is waited for is taken.
             self.has_pending.store(true, Relaxed);
             if let Some(mut receiver) = self.try_receiver() {
-                self.fill(&mut receiver);
+                self.fill(&mut receiver, self.most_ready());
             }
             self.watch();
             self.settle();
@@ -356,7 +370,7 @@ impl MpiTransport {
 
     /// Waits: only looks for a time, offers its processor for a time, and naps then.
     fn wait_looking(&self, ticket: Ticket, until: Option<Instant>, patience: Patience) {
-        let Patience { looks, offers, part } = patience;
+        let Patience { looks, offers, part, least } = patience;
         if self.is_due(ticket) {
             return;
         }
@@ -371,20 +385,30 @@ impl MpiTransport {
                 return;
             }
             match now - start {
-                waited if waited < looks => std::hint::spin_loop(),
+                // To ask for the time takes as long as to look.
+                waited if waited < looks => {
+                    let is_due = |_| {
+                        std::hint::spin_loop();
+                        self.is_due(ticket)
+                    };
+                    if (0..LOOKS).any(is_due) {
+                        return;
+                    }
+                }
                 waited if waited < looks + offers => std::thread::yield_now(),
                 waited => {
                     // A loss that it finds makes the ticket old.
                     self.watch();
                     self.settle();
-                    let length = (waited / part).clamp(NAPS[0], NAPS[1]);
+                    let length = (waited / part).clamp(least, NAPS[1]);
                     let length = rest.map_or(length, |rest| rest.min(length));
                     match self.near.get() {
                         None => nap(length),
-                        // A frame from this host ends it.
-                        Some(near) => {
+                        // A frame from this host ends it, and so does a wake.
+                        Some(near) if least < BESIDE_NAP => {
                             exactly(|| near.transport.doze(ticket, Some(now + length)));
                         }
+                        Some(near) => near.transport.doze(ticket, Some(now + length)),
                     }
                 }
             }
@@ -400,8 +424,9 @@ impl MpiTransport {
         if is_due {
             return true;
         }
-        // A thread that takes frames sees to all that come.
-        let found = self.try_receiver().is_some_and(|mut receiver| self.fill(&mut receiver));
+        // A thread that takes frames sees to all that come; one is enough to know that there are some.
+        let most = if self.has_pending() { self.most_ready() } else { 1 };
+        let found = self.try_receiver().is_some_and(|mut receiver| self.fill(&mut receiver, most));
         if self.has_pending() {
             self.settle();
         }
@@ -502,7 +527,7 @@ impl Transport for MpiTransport {
         // Held for both.
         let Some(mut receiver) = self.try_receiver() else { return Progress::Busy };
         let of_near = near.map_or(Progress::Nothing, |near| near.transport.progress(sink));
-        if !self.fill(&mut receiver) {
+        if !self.fill(&mut receiver, self.most_ready()) {
             return of_near;
         }
         while let Some((from, frame)) = receiver.ready.pop_front() {
@@ -530,10 +555,13 @@ impl Transport for MpiTransport {
     }
 
     fn doze(&self, ticket: Ticket, until: Option<Instant>) {
-        if let Some(near) = self.near.get().filter(|near| near.is_all) {
-            return near.transport.doze(ticket, until);
-        }
-        self.wait_looking(ticket, until, BESIDE);
+        let patience = match self.near.get() {
+            Some(near) if near.is_all => return near.transport.doze(ticket, until),
+            Some(_) => BESIDE,
+            // A nap is slept to its end.
+            None => Patience { least: NAPS[0], ..BESIDE },
+        };
+        self.wait_looking(ticket, until, patience);
     }
 
     fn wake(&self) {
@@ -561,7 +589,7 @@ impl Transport for MpiTransport {
             // What had come before is handed over first.
             let mut receiver = self.try_receiver()?;
             receiver.apart = true;
-            self.fill(&mut receiver);
+            self.fill(&mut receiver, self.most_ready());
             if receiver.ready.iter().any(|(from, _)| *from == peer) {
                 return None;
             }

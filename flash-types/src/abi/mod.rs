@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 14;
+pub const ABI_MINOR: u32 = 15;
 /// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host
 /// used.
 pub const ABI_MINOR_OLDEST: u32 = 9;
@@ -532,6 +532,9 @@ pub const DEVICE_KEEPS_LAUNCHES: u32 = 64;
 /// return at once. A host gives it what comes after other work of it before that has ended. Since minor
 /// version 14.
 pub const DEVICE_WAITS_IN_QUEUE: u32 = 128;
+/// Device flag: another process has it. If that ends, a new one may take its place, without the buffers: a
+/// host that reuses one finds out by `clear`. Since minor version 15.
+pub const DEVICE_REMOTE: u32 = 256;
 
 /// [`BackendApi::has`]: a CPU feature, by the name that Rust has for it, such as `avx2`.
 pub const HAS_FEATURE: u32 = 1;

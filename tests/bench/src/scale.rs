@@ -6,6 +6,7 @@
 use crate::kernels::{Grind, Saxpy};
 use crate::stats::Row;
 use anyhow::{Context, Result, ensure};
+use flash::kernels::diffusion::heat;
 use flash::{Devices, FlashMemory, Timeout, get_runtime, part_by, weights};
 use flash_backend::abi::Implementation;
 use flash_backend::{
@@ -22,6 +23,8 @@ const CHILD: &str = "scale=";
 const AGENTS: [usize; 4] = [1, 10, 100, 1000];
 /// Elements of each agent.
 const ELEMENTS: usize = 64;
+/// Rows of them.
+const ROWS: usize = 4;
 const TURNS: usize = 10;
 
 /// The rows of each number of agents.
@@ -74,6 +77,21 @@ fn controlled(net: &Net, agents: usize) -> Result<Vec<Row>> {
             each.exec()
         })?,
     ];
+
+    // Steps of a stencil, between which agents copy rows from each other.
+    let field = || FlashMemory::<f32>::zeroed(len).with_shape([ELEMENTS / ROWS, agents * ROWS]);
+    let fields = [field()?, field()?];
+    let mut stencil = rt.pipeline();
+    for (from, to) in [(0, 1), (1, 0)] {
+        let step = heat(0.2, &fields[from], &fields[to])?;
+        stencil = stencil.submit(step).options(equal().1).defer([ELEMENTS / ROWS, agents * ROWS]);
+    }
+    rows.push(steps(
+        net,
+        agents,
+        &format!("two steps of a stencil over {agents} agents, with copies of rows"),
+        || stencil.exec(),
+    )?);
 
     // What all of them read: a tree of copies, of which the controller makes some.
     let (from, to) = (FlashMemory::from(vec![1.0f64; 1 << 10]), FlashMemory::<f64>::zeroed(len));

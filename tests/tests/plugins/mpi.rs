@@ -4,11 +4,15 @@
 //! is a skip.
 
 use crate::ranks::{
-    LONG, copies_from_device_to_device, goes_on_after_losses, has_computed, has_topology_of_three, within,
+    Ending, Failing, LONG, WELL, copies_from_device_to_device, goes_on_after_losses, has_computed,
+    has_topology_of_three, within,
 };
-use flash_core::get_runtime;
+use flash::kernels::diffusion::heat;
+use flash_core::descriptor::weights;
+use flash_core::{Error, FlashMemory, get_runtime};
 use flash_net::{How, NetError, Peer, Progress, Transport};
 use flash_net_mpi::{Family, Joining, MPICH_HANDLES, MpiTransport, STANDARD_HANDLES, launched};
+use flash_tests::Random;
 use flash_tests::plugins::{self, Language, built, text_of};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -345,6 +349,79 @@ fn agents_of_mpi_copy_from_each_other() {
             let output = output(command);
             let text = text_of(&output);
             assert!(output.status.success() && text.contains("1 passed"), "{name}, {key}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_begun_behind_copies_by_messages_has_the_bits_of_one_process() {
+    const TEST: &str = "mpi::what_is_begun_behind_copies_by_messages_has_the_bits_of_one_process";
+    if let Ok(key) = std::env::var(PROCESS) {
+        return steps_with_copies(&key);
+    }
+    for name in ["open-mpi-4", "mpich-4"] {
+        let Some(folder) = installed(TEST, name) else { continue };
+        let this = std::env::current_exe().unwrap();
+        for key in ["RANK:1", "ALL_CPU,RANK"] {
+            let mut command = job(&folder, 3, &this, &["--exact", TEST, "--nocapture"]);
+            command.env(PROCESS, key).env(SHARED, "1");
+            let output = output(command);
+            let text = text_of(&output);
+            assert!(output.status.success() && text.contains("1 passed"), "{name}, {key}: {text}");
+        }
+    }
+}
+
+/// Steps of the heat equation over the devices of a key, with shares that change, between what the host
+/// writes and kernels that fail.
+fn steps_with_copies(key: &str) {
+    let (rt, alone) = (get_runtime(key).unwrap(), get_runtime("ALL_CPU").unwrap());
+    let mut random = Random(5);
+    // The last one has rows of more than a message each.
+    for (turn, [width, height]) in [[3, 40], [64, 64], [1000, 37], [300_000, 7]].into_iter().enumerate() {
+        let shape = [width, height];
+        let field = || FlashMemory::<f32>::zeroed(width * height).with_shape(shape).unwrap();
+        let (fields, expected) = ([field(), field()], [field(), field()]);
+        for _ in 0..if turn < 3 { 30 } else { 4 } {
+            // A row, a column or a cell.
+            let [x, y] = [random.below(width), random.below(height)];
+            let value = random.below(1000) as f32;
+            for memory in [&fields[0], &expected[0]] {
+                let mut all = memory.write().unwrap();
+                match random.0 % 3 {
+                    0 => all[y * width..][..width].fill(value),
+                    1 => (0..height).for_each(|y| all[y * width + x] = value),
+                    _ => all[y * width + x] = value,
+                }
+            }
+            let shares: Vec<u32> = rt.devices().iter().map(|_| 1 + random.below(3) as u32).collect();
+            let fails = random.one_in(4);
+            let steps = 2 * (1 + random.below(3));
+            for (rt, fields, is_cut) in [(&rt, &fields, true), (&alone, &expected, false)] {
+                let mut all = rt.pipeline();
+                for step in 0..steps {
+                    let (from, to) = (&fields[step % 2], &fields[1 - step % 2]);
+                    let next = all.submit(heat(0.2, from, to).unwrap());
+                    let next = if is_cut { next.options(weights(shares.clone())) } else { next };
+                    all = next.defer(shape);
+                }
+                all.exec().unwrap();
+            }
+            if fails {
+                // What comes behind the one that fails has run for nothing.
+                let numbers = FlashMemory::from(vec![1u64; 5000]);
+                let twice = |at: u64| {
+                    let all = rt.pipeline().submit(Failing::of(at, &numbers)).defer([5000]);
+                    all.submit(Ending::of(WELL, &numbers)).defer([5000]).exec()
+                };
+                let error = twice(4321).expect_err("an item panics").to_string();
+                assert!(error.contains("item 4321 fails on purpose"), "{error}");
+                assert!(matches!(numbers.read(), Err(Error::Poisoned)));
+                twice(u64::MAX).unwrap();
+                assert!(numbers.read().unwrap().iter().zip(2..).all(|(found, expected)| *found == expected));
+            }
+            let (found, expected) = (fields[0].read().unwrap(), expected[0].read().unwrap());
+            assert!(*found == *expected, "{shape:?}, {steps} steps, shares {shares:?}");
         }
     }
 }

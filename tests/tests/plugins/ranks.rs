@@ -182,7 +182,7 @@ pub(crate) fn assert_within(test: &str, ranks: Option<&str>, variables: &[(&str,
 /// Fails where it is told to; one item asks for a runtime, too.
 #[derive(KernelDefinition)]
 #[kernel(name = "ranks.failing", dims(i))]
-struct Failing<'a> {
+pub(crate) struct Failing<'a> {
     at: u64,
     to: Item<'a, Write<u64>>,
 }
@@ -227,12 +227,12 @@ fn a_kernel_that_panics_on_an_agent_is_an_error_of_its_launch_and_the_agent_goes
 /// Adds 1 to each element, after its process has ended in one of several ways.
 #[derive(KernelDefinition)]
 #[kernel(name = "ranks.ending", dims(i))]
-struct Ending<'a> {
+pub(crate) struct Ending<'a> {
     way: u32,
     x: Item<'a, ReadWrite<u64>>,
 }
 
-const WELL: u32 = 0;
+pub(crate) const WELL: u32 = 0;
 /// The ways, with what is said of them.
 const WAYS: [(u32, &str); 4] = [(1, "SIGABRT"), (2, "exit status: 3"), (3, "SIGKILL"), (4, "silent")];
 

@@ -36,6 +36,8 @@ use std::time::{Duration, Instant};
 
 /// A launch that is expected to take less is run by the thread that took its frame.
 const SHORT: Duration = Duration::from_micros(20);
+/// A copy of up to this many bytes in the host's memory is made by that thread.
+const SHORT_COPY: usize = 256 << 10;
 
 /// The device, for as long as the process lives.
 pub(super) struct LocalDevice {
@@ -379,8 +381,15 @@ impl LocalDevice {
         Ok(Copy { device: self, from, to, shape: shape.to_box(), _kept: kept, _block: None })
     }
 
-    /// Copies to a buffer what came. What takes long is the result: a copy to be run.
-    pub fn put(&'static self, number: u64, shape: Shape, came: &[u8]) -> Result<Option<Copy>, Failure> {
+    /// Copies to a buffer what came, if nothing the device was given comes before that, and the buffer is the
+    /// host's memory. Else the result is a copy to be run.
+    pub fn put(
+        &'static self,
+        number: u64,
+        shape: Shape,
+        came: &[u8],
+        is_next: bool,
+    ) -> Result<Option<Copy>, Failure> {
         let held = self.held(number)?;
         let (there, to) = (shape.bytes(0)?, shape.bytes(1)?);
         if there.end > came.len() as u64 || to.end > held.bytes {
@@ -391,8 +400,9 @@ impl LocalDevice {
             )));
         }
         let shape = shape.to_box();
-        if held.host.is_some() {
-            // SAFETY: both boxes were checked; the controller has the buffer for itself.
+        if held.host.is_some() && is_next {
+            // SAFETY: both boxes were checked; the controller has the buffer for itself, and what it was used
+            // for before is over.
             unsafe { copy_addresses(came.as_ptr().expose_provenance() as u64, held.buffer.handle, &shape) };
             return Ok(None);
         }
@@ -415,11 +425,15 @@ impl LocalDevice {
                 held.bytes
             )));
         }
+        let bytes = to.end as usize;
+        if held.host.is_some() && from.end - from.start == to.end {
+            return Ok(Get::There { first: from.start as usize, bytes, held });
+        }
         let block = of_host(to.end)?;
         let (from, into) = (held.buffer, host_buffer(block.data()));
         let copy =
             Copy { device: self, from, to: into, shape: shape.to_box(), _kept: vec![held], _block: None };
-        Ok(Get { copy, block, bytes: to.end as usize })
+        Ok(Get::Gathered { copy, block, bytes })
     }
 
     /// Submits a launch and calls `over` when it has ended, with the nanoseconds when it began and ended.
@@ -609,19 +623,39 @@ impl Copy {
     }
 }
 
-/// A copy whose bytes are to be sent.
-pub(super) struct Get {
-    copy: Copy,
-    /// Where it goes.
-    block: HostAllocation,
-    bytes: usize,
+/// A box whose bytes are to be sent.
+pub(super) enum Get {
+    /// They lie one after the other in a buffer that is the host's memory.
+    There { held: Arc<Held>, first: usize, bytes: usize },
+    /// They are copied to a block.
+    Gathered { copy: Copy, block: HostAllocation, bytes: usize },
 }
 
 impl Get {
+    /// The bytes. After all that was asked for before.
     pub fn run(&self) -> Result<&[u8], Failure> {
-        self.copy.run()?;
-        // SAFETY: a block of that many bytes, all of which are set, and which nothing writes any more.
-        Ok(unsafe { std::slice::from_raw_parts(self.block.data(), self.bytes) })
+        let (first, bytes) = match self {
+            Get::There { held, first, bytes } => {
+                let data = std::ptr::with_exposed_provenance::<u8>(held.buffer.handle as usize);
+                (data.wrapping_add(*first), *bytes)
+            }
+            Get::Gathered { copy, block, bytes } => {
+                copy.run()?;
+                (block.data().cast_const(), *bytes)
+            }
+        };
+        // SAFETY: bytes of a buffer that were checked, or a block of that many; all are set, and nothing
+        // writes them while the controller has not got them.
+        Ok(unsafe { std::slice::from_raw_parts(first, bytes) })
+    }
+
+    /// True if that is done sooner than the device's thread is woken, and nothing comes before it.
+    pub fn is_short(&self) -> bool {
+        let (of, bytes) = match self {
+            Get::There { held, bytes, .. } => (held, bytes),
+            Get::Gathered { copy, bytes, .. } => (&copy._kept[0], bytes),
+        };
+        of.host.is_some() && *bytes <= SHORT_COPY && of.device.is_idle()
     }
 }
 

@@ -6,7 +6,9 @@
 //!
 //! *Invariant.* A copy answers the controller once: when its last piece is in the buffer, when one fails, or
 //! when it is cancelled, because the other agent has gone. Nothing is written to the buffer after that: the
-//! device's worker puts pieces into it, and sends a cancelled copy's answer after the last of them.
+//! device's worker puts pieces into it, and sends a cancelled copy's answer after the last of them. The
+//! agent's thread does so only while the worker has nothing to do, and so before it hears of a cancellation,
+//! or after that was answered.
 //!
 //! No thread waits for pieces, and the agent's thread does not wait for room: two agents may copy from each
 //! other.
@@ -17,7 +19,7 @@ use crate::wire::{self, Answer, Kind, PIECE, Request, Shape, bad, failed};
 use flash_backend::abi::CopyBox;
 use flash_backend::offload::staging::{close, pieces};
 use flash_backend::{Code, Failure};
-use flash_net::{Peer, Transport};
+use flash_net::{NetError, Peer, Transport};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -90,20 +92,25 @@ impl Agent {
             let copy = move |piece: CopyBox| {
                 let (get, put) = through(&piece);
                 let get = other.get(source.buffer, get)?;
-                device.put(buffer, put, get.run()?)?.map_or(Ok(()), |copy| copy.run())
+                // This is what the device does.
+                device.put(buffer, put, get.run()?, true)?.map_or(Ok(()), |copy| copy.run())
             };
             self.later(device, move || self.answer_outcome(number, left.try_for_each(copy)));
             return Ok(());
         }
         let fetch = Fetch { device, buffer, source, left: Box::new(left), pending: 0 };
         lock(&self.fetches).copies.insert(number, fetch);
+        let ask = move || (0..IN_FLIGHT).for_each(|_| self.ask_for_piece(number));
         // After what the device was given before.
-        self.later(device, move || (0..IN_FLIGHT).for_each(|_| self.ask_for_piece(number)));
+        match device.is_idle() {
+            true => ask(),
+            false => self.later(device, ask),
+        }
         Ok(())
     }
 
     /// Asks for the next piece of a copy, or answers when all have come.
-    fn ask_for_piece(&self, number: u32) {
+    fn ask_for_piece(&'static self, number: u32) {
         let mut fetches = lock(&self.fetches);
         let Some(fetch) = fetches.copies.get_mut(&number) else { return };
         let Some(piece) = fetch.left.next() else {
@@ -115,7 +122,7 @@ impl Agent {
             return;
         };
         fetch.pending += 1;
-        let source = fetch.source;
+        let (device, source) = (fetch.device, fetch.source);
         let (get, put) = through(&piece);
         let own = fetches.next;
         // The last one is of requests without an answer.
@@ -124,10 +131,18 @@ impl Agent {
         drop(fetches);
         let request = Request::Get { device: source.device, buffer: source.buffer, shape: get };
         let piece = Exchange { peer: source.peer, number: own };
-        if let Err(error) = self.send(piece, Kind::Request, &request) {
-            // This process may know before the controller does. It will try again, from elsewhere.
-            let failure = Failure::new(Code::Other, format!("a copy from another agent: {}", failed(&error)));
-            self.give_up(number, failure);
+        let check = move |sent: Result<(), NetError>| {
+            if let Err(error) = sent {
+                // This process may know before the controller does. It will try again, from elsewhere.
+                let text = format!("a copy from another agent: {}", failed(&error));
+                self.give_up(number, Failure::new(Code::Other, text));
+            }
+        };
+        match self.try_send(piece, Kind::Request, &request) {
+            Err(NetError::Full { .. }) => {
+                self.later(device, move || check(self.send(piece, Kind::Request, &request)));
+            }
+            sent => check(sent),
         }
     }
 
@@ -145,28 +160,35 @@ impl Agent {
         };
         let Some(fetch) = fetches.copies.get(&of) else { return };
         let (device, buffer) = (fetch.device, fetch.buffer);
+        // Asked while the copy is known not to be given up: the device's thread does that.
+        let is_idle = device.is_idle();
         drop(fetches);
-        let bytes = body.and_then(|body| match wire::decode(&body)? {
-            (Answer::Bytes, bytes) => Ok(bytes.to_vec()),
+        let put = body.and_then(|body| match wire::decode(&body)? {
+            (Answer::Bytes, bytes) => device.put(buffer, shape, bytes, is_idle),
             (Answer::Failed { code, text }, _) => Err(Failure::new(Code::of(code), text)),
             (other, _) => Err(bad(format!("expected a piece of a buffer, found {other:?}"))),
         });
-        self.later(device, move || {
-            if !lock(&self.fetches).copies.contains_key(&of) {
-                return;
-            }
-            let put =
-                bytes.and_then(|bytes| device.put(buffer, shape, &bytes)?.map_or(Ok(()), |copy| copy.run()));
-            match put {
-                Ok(()) => {
-                    if let Some(fetch) = lock(&self.fetches).copies.get_mut(&of) {
-                        fetch.pending -= 1;
-                    }
-                    self.ask_for_piece(of);
+        match put {
+            Ok(None) => self.piece_is_there(of, Ok(())),
+            Ok(Some(copy)) => self.later(device, move || {
+                if lock(&self.fetches).copies.contains_key(&of) {
+                    self.piece_is_there(of, copy.run());
                 }
-                Err(failure) => self.give_up(of, failure),
+            }),
+            Err(failure) => self.later(device, move || self.give_up(of, failure)),
+        }
+    }
+
+    fn piece_is_there(&'static self, of: u32, put: Result<(), Failure>) {
+        match put {
+            Ok(()) => {
+                if let Some(fetch) = lock(&self.fetches).copies.get_mut(&of) {
+                    fetch.pending -= 1;
+                }
+                self.ask_for_piece(of);
             }
-        });
+            Err(failure) => self.give_up(of, failure),
+        }
     }
 
     /// Ends a copy whose source has gone, if there is one of this number.

@@ -264,8 +264,12 @@ impl Agent {
     /// Answers with a box of a buffer.
     fn get(&'static self, this: Exchange, device: u32, buffer: u64, shape: Shape) -> Result<(), Failure> {
         let device = self.device(device)?;
-        let copy = device.get(buffer, shape)?;
-        self.later(device, move || match copy.run() {
+        let get = device.get(buffer, shape)?;
+        // This thread does not wait for room.
+        if get.is_short() && !matches!(self.try_answer(this, get.run()?), Err(NetError::Full { .. })) {
+            return Ok(());
+        }
+        self.later(device, move || match get.run() {
             Ok(bytes) => self.answer_with(this, &Answer::Bytes, bytes),
             Err(failure) => self.answer_failure(this, &failure),
         });
@@ -365,7 +369,7 @@ impl Agent {
             }
             Request::Put { device, buffer, shape } => {
                 let device = self.device(device)?;
-                match device.put(buffer, shape, behind)? {
+                match device.put(buffer, shape, behind, device.is_idle())? {
                     Some(copy) => self.later(device, move || self.answer_outcome(number, copy.run())),
                     None => done(),
                 }
@@ -469,25 +473,35 @@ impl Agent {
 
     /// Sends an answer, and bytes behind it. A process that has gone needs none.
     fn answer_with(&self, to: Exchange, answer: &Answer<'_>, bytes: &[u8]) {
-        let head = (to.number, Kind::Answer);
         let _ = match answer {
             Answer::Done { .. } | Answer::Yes(_) => self.send(to, Kind::Answer, answer),
-            _ => wire::encode(answer).and_then(|answer| {
-                self.post(|| {
-                    // Before the other process can say that it has read it.
-                    let mut lent = lock(&self.lent);
-                    let block = wire::send(&self.transport, to.peer, head, &answer, bytes)?;
-                    lent.extend(block.map(|block| (to.peer, block.offset)));
-                    Ok(())
-                })
-            }),
+            _ => wire::encode(answer).and_then(|answer| self.post(|| self.lend(to, &answer, bytes))),
         };
+    }
+
+    /// Sends bytes that were asked for, if there is room.
+    fn try_answer(&self, to: Exchange, bytes: &[u8]) -> Result<(), NetError> {
+        self.lend(to, &wire::encode(&Answer::Bytes)?, bytes)
+    }
+
+    /// Sends an answer, and bytes behind it, which may stay in this process's memory until they are read.
+    fn lend(&self, to: Exchange, answer: &[u8], bytes: &[u8]) -> Result<(), NetError> {
+        // Before the other process can say that it has read it.
+        let mut lent = lock(&self.lent);
+        let block = wire::send(&self.transport, to.peer, (to.number, Kind::Answer), answer, bytes)?;
+        lent.extend(block.map(|block| (to.peer, block.offset)));
+        Ok(())
     }
 
     /// Sends a message that fits into a frame; waits for room.
     fn send(&self, to: Exchange, kind: Kind, message: &impl Serialize) -> Result<(), NetError> {
-        let (head, body) = ((to.number, kind), wire::encode(message)?);
-        self.post(|| wire::send(&self.transport, to.peer, head, &body, &[]).map(drop))
+        let body = wire::encode(message)?;
+        self.post(|| wire::send(&self.transport, to.peer, (to.number, kind), &body, &[]).map(drop))
+    }
+
+    /// The same, if there is room.
+    fn try_send(&self, to: Exchange, kind: Kind, message: &impl Serialize) -> Result<(), NetError> {
+        wire::send(&self.transport, to.peer, (to.number, kind), &wire::encode(message)?, &[]).map(drop)
     }
 
     /// Calls what posts a frame until there is room for it.

@@ -9,8 +9,10 @@
 //! takes it, or the outcome goes to an [`Unawaited`] of its own and the entry is free. So the host may keep
 //! as many completed launches as it likes.
 
-use crate::wire::Lent;
+use crate::wire::{Lent, bad};
 use flash_backend::Failure;
+use flash_backend::abi::CopyBox;
+use flash_backend::host_memory::copy_addresses;
 use flash_net::Peer;
 use std::sync::atomic::{
     AtomicU32, AtomicUsize,
@@ -29,7 +31,33 @@ pub(crate) enum Reply {
     Devices(Vec<crate::wire::RemoteDevice>),
     Text(String),
     Yes(bool),
-    Bytes(Vec<u8>),
+}
+
+/// Where the bytes of an answer go: a box of the host's memory.
+pub(crate) struct Destination {
+    /// The address from which the box counts.
+    host: u64,
+    /// From bytes without gaps.
+    shape: CopyBox,
+    bytes: usize,
+}
+
+impl Destination {
+    /// # Safety
+    /// The box lies in memory of the host from this address on, which stays, and which nothing else touches,
+    /// until the request is settled.
+    pub unsafe fn new(host: u64, shape: CopyBox, bytes: usize) -> Destination {
+        Destination { host, shape, bytes }
+    }
+
+    fn fill(&self, bytes: &[u8]) -> Result<(), Failure> {
+        if bytes.len() != self.bytes {
+            return Err(bad(format!("expected {} bytes, found {}", self.bytes, bytes.len())));
+        }
+        // SAFETY: `new`; the bytes are as many as the box has.
+        unsafe { copy_addresses(bytes.as_ptr().expose_provenance() as u64, self.host, &self.shape) };
+        Ok(())
+    }
 }
 
 pub(crate) type Outcome = Result<Reply, Failure>;
@@ -72,6 +100,8 @@ struct Inner {
     needs: Option<Peer>,
     outcome: Option<Outcome>,
     lent: Option<Lent>,
+    /// Where the bytes of its answer go, until it is settled.
+    destination: Option<Destination>,
     /// Where the outcome goes, if no thread may be waiting for it.
     answer: Option<Arc<Unawaited>>,
     /// No thread wants the outcome.
@@ -125,6 +155,13 @@ impl Entry {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether the request of this number waits for an answer of this agent.
+    fn awaits(&self, inner: &Inner, number: Number, from: Peer) -> bool {
+        self.state.load(Acquire) == TAKEN
+            && inner.to == Some(from)
+            && inner.number == number.0 / ENTRIES as u32
+    }
 }
 
 impl Calls {
@@ -137,7 +174,7 @@ impl Calls {
         &self.entries[number.0 as usize % ENTRIES]
     }
 
-    /// A number for a request to an agent. `None`: all are in use.
+    /// A number for a request to an agent, which is not sent yet. `None`: all are in use.
     pub fn take(&self, to: Peer) -> Option<Number> {
         let first = self.next.fetch_add(1, Relaxed);
         let at = (0..ENTRIES)
@@ -147,6 +184,22 @@ impl Calls {
         inner.number = inner.number.wrapping_add(1) % (u32::MAX / ENTRIES as u32);
         inner.to = Some(to);
         Some(Number(inner.number * ENTRIES as u32 + at as u32))
+    }
+
+    /// The answer of a request, which is not sent yet, will bring bytes.
+    pub fn brings(&self, number: Number, destination: Destination) {
+        self.entry(number).lock().destination = Some(destination);
+    }
+
+    /// The bytes of an answer have come, which are put where they belong; the request is still to be settled.
+    pub fn bring(&self, number: Number, from: Peer, bytes: &[u8]) -> Result<(), Failure> {
+        let entry = self.entry(number);
+        let mut inner = entry.lock();
+        // None: nothing has asked for them, or it was settled, as its agent is lost.
+        let destination = if entry.awaits(&inner, number, from) { inner.destination.take() } else { None };
+        let destination = destination.ok_or_else(|| bad(format!("{} bytes, expected none", bytes.len())))?;
+        // Held: one that settles it meanwhile waits.
+        destination.fill(bytes)
     }
 
     /// The request was sent with a body in this process's memory.
@@ -200,12 +253,10 @@ impl Calls {
     pub fn settle(&self, number: Number, from: Peer, outcome: Outcome) -> Settled {
         let entry = self.entry(number);
         let mut inner = entry.lock();
-        let is_it = entry.state.load(Acquire) == TAKEN
-            && inner.to == Some(from)
-            && inner.number == number.0 / ENTRIES as u32;
-        if !is_it {
+        if !entry.awaits(&inner, number, from) {
             return Settled::default();
         }
+        inner.destination = None;
         let (lent, answer) = (inner.lent.take(), inner.answer.take());
         if answer.is_some() || inner.is_left {
             self.free(entry, inner);
@@ -349,5 +400,39 @@ mod tests {
         assert!(settled.was_counted && settled.callbacks.len() == 2);
         let _answer = calls.unawaited(all[4], false);
         assert!(!calls.settle(all[4], agent, Ok(Reply::Yes(true))).was_counted);
+    }
+
+    #[test]
+    fn bytes_come_to_the_box_that_asked_for_them_once_and_only_until_its_request_is_settled() {
+        let (calls, [agent, other]) = (Calls::new(), [1, 2].map(Peer));
+        let mut field = [0u8; 12];
+        let host = field.as_mut_ptr().expose_provenance() as u64;
+        // Two rows of three bytes in a field of four columns, from its second column on.
+        let shape = CopyBox {
+            extent: [3, 2, 1],
+            source_offset: 0,
+            source_stride: [3, 6],
+            destination_offset: 1,
+            destination_stride: [4, 8],
+        };
+        let ask = || {
+            let number = calls.take(agent).unwrap();
+            // SAFETY: the box lies in the field, which nothing touches while a request is under way.
+            calls.brings(number, unsafe { Destination::new(host, shape, 6) });
+            number
+        };
+        let number = ask();
+        assert!(calls.bring(number, other, &[9; 6]).is_err());
+        assert!(calls.bring(number, agent, &[1, 2, 3, 4, 5, 6]).is_ok());
+        assert!(calls.bring(number, agent, &[9; 6]).is_err());
+        calls.settle(number, agent, Ok(Reply::Done(0, 0)));
+        // Others than as many as there are to be, and some of a request that was settled without them.
+        let (short, late) = (ask(), ask());
+        let why = calls.bring(short, agent, &[9; 5]).expect_err("they are too few").text;
+        assert!(why.contains("expected 6 bytes, found 5"), "{why}");
+        calls.settle(late, agent, Err(bad("it is lost".into())));
+        assert!(calls.bring(late, agent, &[9; 6]).is_err());
+        assert!(calls.bring(calls.take(agent).unwrap(), agent, &[]).is_err());
+        assert_eq!(field, [0, 1, 2, 3, 0, 4, 5, 6, 0, 0, 0, 0]);
     }
 }

@@ -7,11 +7,11 @@
 use super::agents::{Agent, Of};
 use super::calls::{Number, Reply};
 use super::memory::{Buffers, SHARED, place_of};
-use super::{Asked, Controller};
+use super::{Asked, Controller, DeviceOf};
 use crate::wire::{self, ImplementationImage, LaunchImage, Place, RemoteDevice, Request, bad};
 use flash_backend::abi::{self, Buffer, CopyBox, HAS_FEATURE, HAS_LIBRARY};
-use flash_backend::{Code, Completion, Device, DeviceInfo, Event, Failure, Launch};
-use flash_net::Peer;
+use flash_backend::{Code, Completion, Device, DeviceInfo, Event, Failure, Launch, Upcoming};
+use flash_net::{Peer, Transport};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -153,11 +153,15 @@ impl RankDevice {
                 info.targets.push(target);
             }
             // A part of the host's memory would be this process's own.
-            let works_in_shared = std::mem::take(&mut info.host_memory);
+            let works_in_hosts = std::mem::take(&mut info.host_memory);
+            let is_apart = controller.transport.memory(agent.peer()).is_none();
+            // Its agent then does one thing after the other, as it is asked. Where memory is shared nothing
+            // is copied that a launch could wait for there.
+            info.waits_in_queue = works_in_hosts && info.synchronous && is_apart;
+            info.remote = true;
             info.synchronous = false;
             info.runs_functions = false;
             info.keeps_launches = true;
-            info.waits_in_queue = false;
             info.suffix = match &agent.of {
                 Of::Rank(rank) => format!("{rank}/{id}"),
                 Of::Key(key) => format!("{id}@{}", key.rsplit_once('@').map_or("", |(_, agent)| agent)),
@@ -166,7 +170,7 @@ impl RankDevice {
                 // The same device in this process is faster, and is taken where either would do.
                 info.rate_hint *= 0.99;
             }
-            let buffers = Buffers::new(controller, agent, number as u32, works_in_shared, &spaces);
+            let buffers = Buffers::new(controller, agent, number as u32, works_in_hosts, &spaces);
             Ok(RankDevice {
                 controller,
                 agent,
@@ -212,7 +216,7 @@ impl RankDevice {
         }
         let like = launch.like();
         if let Some(request) = self.sent(like, peer) {
-            return Ok((peer, self.controller.begin_with(peer, &request, &[])?));
+            return Ok((peer, self.controller.begin_with(peer, &request, &[], None)?));
         }
         let kernel = launch.kernel();
         let kernel = match kernel.number(peer) {
@@ -239,7 +243,7 @@ impl RankDevice {
         if like != 0 {
             self.all_sent().add(Sent { like, peer, request: request.to_vec() });
         }
-        Ok((peer, self.controller.begin_with(peer, &request, &[])?))
+        Ok((peer, self.controller.begin_with(peer, &request, &[], None)?))
     }
 
     /// How a launch with this number, which may be 0, was sent to this process, if it is known.
@@ -314,10 +318,10 @@ impl Device for RankDevice {
         }
         .map_err(|failure| self.named(failure))?;
         if !launch.is_awaited() {
-            let stop = launch.stop_flag();
+            let (stop, of) = (launch.stop_flag(), DeviceOf { peer, number: self.number });
             return Ok(Some(Event::new(match launch.is_waited_for() && stop.is_null() {
-                true => Asked::waited(self.controller, number),
-                false => Asked::new(self.controller, peer, number, stop),
+                true => Asked::waited(self.controller, of, number),
+                false => Asked::new(self.controller, of, number, stop),
             })));
         }
         let reply = self.controller.wait_for(peer, number, launch.stop_flag());
@@ -325,6 +329,12 @@ impl Device for RankDevice {
             launch.report_unasked(end.saturating_sub(start));
         }
         Ok(None)
+    }
+
+    fn run_after(&self, event: &Event, _: Upcoming) -> Result<bool, Failure> {
+        // Its process was asked for that before, and does one after the other.
+        let own = DeviceOf { peer: self.agent.peer(), number: self.number };
+        Ok(event.completion::<Asked>().is_some_and(|asked| asked.of == own && asked.in_queue()))
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {

@@ -7,9 +7,9 @@
 //! with this process have memories of their own only, and copy from each other.
 
 use super::agents::Agent;
-use super::calls::Reply;
-use super::pieces::{Pieces, Remote};
-use super::{Asked, Controller};
+use super::calls::{Number, Reply};
+use super::pieces::{self, Remote};
+use super::{Asked, Controller, DeviceOf};
 use crate::wire::{RemoteSpace, Request, Shape, Side, bad, failed};
 use flash_backend::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST, SPACE_OF_PROCESS};
 use flash_backend::host_memory::{self, copy_addresses};
@@ -52,8 +52,6 @@ pub(crate) struct Buffers {
     remote: Vec<u32>,
     /// Made when first needed.
     stages: Mutex<Option<[Block; 2]>>,
-    /// Of agents that share no memory.
-    pieces: Pieces,
 }
 
 impl Buffers {
@@ -93,7 +91,6 @@ impl Buffers {
             },
             remote: own.iter().map(|space| space.id).collect(),
             stages: Mutex::default(),
-            pieces: Pieces::default(),
         }
     }
 
@@ -212,8 +209,7 @@ impl Buffers {
         if source != peer {
             self.controller.calls.needs(number, source);
         }
-        let asked = Asked::new(self.controller, peer, number, std::ptr::null());
-        Ok(Asked { source: Some(source), ..asked })
+        Ok(Asked { source: Some(source), ..self.asked(peer, number) })
     }
 
     /// Begins a copy. `None`: it is copied.
@@ -231,26 +227,26 @@ impl Buffers {
             return self.fetch(from, to, shape).map(Some);
         }
         // SAFETY: the caller vouches.
-        unsafe { self.copy_own(from, to, shape) }.map(|()| None)
+        unsafe { self.begin_own(from, to, shape) }
     }
 
-    /// Copies a box where no buffer is another device's, or none.
+    /// Begins to copy a box where no buffer is another device's, or none.
     ///
     /// # Safety
     /// As [`begin_copy`](Self::begin_copy).
-    unsafe fn copy_own(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
+    unsafe fn begin_own(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Option<Asked>, Failure> {
         if shape.extent.contains(&0) {
             // Asks whether their processes are there.
             let remote = [from, to].into_iter().filter(|buffer| !Buffers::is_address(*buffer));
             let gone =
                 remote.map(|buffer| place_of(buffer.handle).0).find(|peer| self.controller.is_lost(*peer));
-            return gone.map_or(Ok(()), |peer| Err(self.controller.loss_of(peer)));
+            return gone.map_or(Ok(None), |peer| Err(self.controller.loss_of(peer)));
         }
         match [from, to].map(Buffers::is_address) {
             [true, true] => {
                 // SAFETY: the caller vouches; handles are addresses.
                 unsafe { copy_addresses(from.handle, to.handle, shape) };
-                Ok(())
+                Ok(None)
             }
             [false, false] => {
                 let [(peer, from), (other, to)] = [from, to].map(|buffer| place_of(buffer.handle));
@@ -267,7 +263,7 @@ impl Buffers {
                 if self.controller.transport.memory(peer).is_none() {
                     let remote = Remote { agent: peer, device: self.device, buffer: device };
                     // SAFETY: the caller vouches.
-                    return unsafe { self.pieces.copy(self.controller, is_up, at, remote, shape) };
+                    return unsafe { pieces::begin(self.controller, is_up, host.handle, remote, shape) };
                 }
                 let device = Side::Buffer(device);
                 // What is shared needs no block in between.
@@ -277,7 +273,7 @@ impl Buffers {
                     return self.by_agent(peer, from, to, shape);
                 }
                 // SAFETY: the caller vouches.
-                unsafe { self.by_blocks(is_up, at, peer, device, shape) }
+                unsafe { self.by_blocks(is_up, at, peer, device, shape) }.map(|()| None)
             }
         }
     }
@@ -286,8 +282,14 @@ impl Buffers {
         Request::Copy { device: self.device, from, to, shape: Shape::of(shape) }
     }
 
-    fn by_agent(&self, peer: Peer, from: Side, to: Side, shape: &CopyBox) -> Result<(), Failure> {
-        self.ask(peer, &self.request(from, to, shape)).map(drop)
+    fn by_agent(&self, peer: Peer, from: Side, to: Side, shape: &CopyBox) -> Result<Option<Asked>, Failure> {
+        let number = self.controller.begin(peer, &self.request(from, to, shape))?;
+        Ok(Some(self.asked(peer, number)))
+    }
+
+    /// The completion of a request to the device.
+    fn asked(&self, peer: Peer, number: Number) -> Asked {
+        Asked::waited(self.controller, DeviceOf { peer, number: self.device }, number)
     }
 
     /// # Safety
@@ -307,7 +309,7 @@ impl Buffers {
         };
         let begin = |block: &mut Block, from: Side, to: Side, piece: &CopyBox| {
             let number = self.controller.begin(peer, &self.request(from, to, piece))?;
-            block.busy = Some(Asked::new(self.controller, peer, number, std::ptr::null()));
+            block.busy = Some(self.asked(peer, number));
             Ok(())
         };
         // SAFETY: the caller vouches for the box; the lock is held, and the blocks have `PIECE` bytes.

@@ -16,7 +16,7 @@ pub use device::RankDevice;
 use crate::wire::{self, Answer, Head, Kind, Request};
 use crate::world;
 use agents::Agent;
-use calls::{Callback, Calls, Number, Outcome, Reply, Unawaited};
+use calls::{Callback, Calls, Destination, Number, Outcome, Reply, Unawaited};
 use flash_backend::offload::Worker;
 use flash_backend::{Code, Completion, Failure, Unavailable, caught, is_stopped};
 use flash_net::{Detector, NetError, Peer, Progress, Transport, World};
@@ -154,17 +154,26 @@ impl Controller {
 
     /// Sends a request. Its answer is to be waited for, or left.
     fn begin(&self, to: Peer, request: &Request<'_>) -> Result<Number, Failure> {
-        self.begin_with(to, &wire::encode(request).map_err(|error| wire::failed(&error))?, &[])
+        self.begin_with(to, &wire::encode(request).map_err(|error| wire::failed(&error))?, &[], None)
     }
 
-    /// The same, as it was written, with bytes behind it.
-    fn begin_with(&self, to: Peer, request: &[u8], bytes: &[u8]) -> Result<Number, Failure> {
+    /// The same, as it was written, with bytes behind it, or in its answer.
+    fn begin_with(
+        &self,
+        to: Peer,
+        request: &[u8],
+        bytes: &[u8],
+        destination: Option<Destination>,
+    ) -> Result<Number, Failure> {
         let number = loop {
             match self.calls.take(to) {
                 Some(number) => break number,
                 None => self.take_some(),
             }
         };
+        if let Some(destination) = destination {
+            self.calls.brings(number, destination);
+        }
         match self.post(to, (number.0, Kind::Request), request, bytes) {
             Ok(lent) => {
                 if let Some(lent) = self.calls.lend(number, lent) {
@@ -307,11 +316,28 @@ impl Controller {
         if head.kind != Kind::Answer {
             return (Vec::new(), None);
         }
+        let number = Number(head.number);
         let (outcome, offset) = match wire::body(&self.transport, from, head, rest) {
-            Ok((body, offset)) => (reply(&body), offset),
+            Ok((body, offset)) => (self.reply(number, from, &body), offset),
             Err(failure) => (Err(failure), None),
         };
-        (self.settle(Number(head.number), from, outcome), offset)
+        (self.settle(number, from, outcome), offset)
+    }
+
+    /// What an answer says. Bytes that it brings are put where they belong.
+    fn reply(&self, number: Number, from: Peer, body: &[u8]) -> Outcome {
+        let (answer, behind) = wire::decode(body)?;
+        Ok(match answer {
+            Answer::Done { start, end } => Reply::Done(start, end),
+            Answer::Failed { code, text } => return Err(Failure::new(Code::of(code), text)),
+            Answer::Devices(devices) => Reply::Devices(devices),
+            Answer::Text(text) => Reply::Text(text.into_owned()),
+            Answer::Yes(yes) => Reply::Yes(yes),
+            Answer::Bytes => {
+                self.calls.bring(number, from, behind)?;
+                Reply::Done(0, 0)
+            }
+        })
     }
 
     /// Ends a request. What the host wants to be called comes back.
@@ -441,46 +467,48 @@ impl Controller {
     }
 }
 
-fn reply(body: &[u8]) -> Outcome {
-    let (answer, behind) = wire::decode(body)?;
-    Ok(match answer {
-        Answer::Done { start, end } => Reply::Done(start, end),
-        Answer::Failed { code, text } => return Err(Failure::new(Code::of(code), text)),
-        Answer::Devices(devices) => Reply::Devices(devices),
-        Answer::Text(text) => Reply::Text(text.into_owned()),
-        Answer::Yes(yes) => Reply::Yes(yes),
-        Answer::Bytes => Reply::Bytes(behind.to_vec()),
-    })
+/// A device of a process, which does what it is asked for one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceOf {
+    peer: Peer,
+    /// The process's number of it.
+    number: u32,
 }
 
 /// The completion of a request.
 pub(crate) struct Asked {
     controller: &'static Controller,
     answer: Arc<Unawaited>,
+    of: DeviceOf,
     /// Another agent that it takes to answer: if it has gone, that is why there is a failure.
     source: Option<Peer>,
 }
 
 impl Asked {
     /// `stop`: NULL, or the flag of a launch, which lives until that is over.
-    fn new(controller: &'static Controller, to: Peer, number: Number, stop: *const u32) -> Asked {
+    fn new(controller: &'static Controller, of: DeviceOf, number: Number, stop: *const u32) -> Asked {
         if !stop.is_null() {
-            controller.stoppable().push(Stoppable { to, number, flag: stop });
+            controller.stoppable().push(Stoppable { to: of.peer, number, flag: stop });
         }
         let answer = controller.leave(|| controller.calls.unawaited(number, true));
         if answer.outcome().is_some() {
             controller.stoppable().retain(|launch| launch.number != number);
         }
-        Asked { controller, answer, source: None }
+        Asked { controller, answer, of, source: None }
     }
 
-    /// The same for a launch that is not to be stopped, and whose answer a thread of the host takes soon.
-    fn waited(controller: &'static Controller, number: Number) -> Asked {
-        Asked { controller, answer: controller.calls.unawaited(number, false).0, source: None }
+    /// The same of what is not to be stopped, and whose answer a thread of the host takes soon.
+    fn waited(controller: &'static Controller, of: DeviceOf, number: Number) -> Asked {
+        Asked { controller, answer: controller.calls.unawaited(number, false).0, of, source: None }
     }
 }
 
 impl Completion for Asked {
+    fn in_queue(&self) -> bool {
+        // What another agent brings comes when that has it.
+        self.source.is_none()
+    }
+
     fn ready(&self) -> bool {
         // It may be among answers that no thread has taken.
         self.answer.outcome().is_some() || self.controller.take() && self.answer.outcome().is_some()

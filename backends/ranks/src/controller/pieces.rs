@@ -1,16 +1,19 @@
-//! Copies to and from buffers of agents that share no memory with the controller: boxes in frames, in pieces,
-//! of which two are on their way.
+//! Copies to and from buffers of agents that share no memory with the controller: boxes in frames. A box of
+//! up to [`PIECE`] bytes is one request, which is not waited for; of more, two pieces are on their way.
 
-use super::Controller;
-use super::calls::{Number, Reply};
-use crate::wire::{self, PIECE, Request, Shape, bad};
+use super::calls::{Destination, Number};
+use super::{Asked, Controller, DeviceOf};
+use crate::wire::{self, PIECE, Request, Shape};
+use flash_backend::Failure;
 use flash_backend::abi::CopyBox;
-use flash_backend::host_allocation::HostAllocation;
-use flash_backend::offload::staging::{self, Stage};
-use flash_backend::{Code, Failure};
+use flash_backend::host_memory::copy_addresses;
+use flash_backend::offload::staging::{close, pieces};
 use flash_net::Peer;
-use std::alloc::Layout;
-use std::sync::{Mutex, PoisonError};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+/// Pieces that are on their way at once.
+const IN_FLIGHT: usize = 2;
 
 /// A buffer of an agent's device.
 #[derive(Clone, Copy)]
@@ -20,121 +23,106 @@ pub(super) struct Remote {
     pub buffer: u64,
 }
 
-/// Bytes of a piece at least.
-const LEAST: u64 = 4 << 10;
-
-/// What the copies of one device go through, one after the other.
-#[derive(Default)]
-pub(super) struct Pieces(Mutex<Option<[Piece; 2]>>);
-
-/// A piece, and the request that it is in.
-struct Piece {
+/// Requests that are waited for before what they copy goes.
+struct InFlight {
     controller: &'static Controller,
-    /// For the holder of the lock.
-    data: HostAllocation,
-    /// How many there are: at most [`PIECE`], and as many as a copy has needed.
-    bytes: u64,
-    busy: Option<Busy>,
-}
-
-struct Busy {
     agent: Peer,
-    number: Number,
-    /// Bytes that the answer brings.
-    brings: Option<usize>,
+    numbers: VecDeque<Number>,
 }
 
-impl Pieces {
-    /// Copies a box, up to the buffer or down from it; it is copied on return.
-    ///
-    /// # Safety
-    /// The box lies in the host's memory, from `host` on, and nothing else touches it meanwhile.
-    pub unsafe fn copy(
-        &self,
-        controller: &'static Controller,
-        is_up: bool,
-        host: *mut u8,
-        remote: Remote,
-        shape: &CopyBox,
-    ) -> Result<(), Failure> {
-        let mut lock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = shape.extent.into_iter().fold(1, u64::saturating_mul);
-        let bytes = all.clamp(LEAST, PIECE).next_power_of_two();
-        let pieces = match &mut *lock {
-            Some(pieces) if pieces[0].bytes >= bytes => pieces,
-            none => none.insert([Piece::new(controller, bytes)?, Piece::new(controller, bytes)?]),
-        };
-        let bytes = pieces[0].bytes;
-        // SAFETY: the caller vouches for the box; the lock is held, and the pieces have that many bytes.
-        let outcome = unsafe {
-            match is_up {
-                true => staging::up(pieces, bytes, host, shape, |piece, part| piece.put(remote, part)),
-                false => staging::down(pieces, bytes, host, shape, |piece, part| piece.get(remote, part)),
-            }
-        };
-        if outcome.is_err() {
-            // None is in a request when the lock is released.
-            pieces.iter_mut().for_each(|piece| drop(piece.settle()));
-        }
-        outcome
+impl InFlight {
+    /// Waits for the first one.
+    fn end_first(&mut self) -> Result<(), Failure> {
+        let Some(number) = self.numbers.pop_front() else { return Ok(()) };
+        self.controller.wait_for(self.agent, number, std::ptr::null()).map(drop)
     }
 }
 
-impl Piece {
-    fn new(controller: &'static Controller, bytes: u64) -> Result<Piece, Failure> {
-        let layout = Layout::from_size_align(bytes as usize, 64).ok();
-        let data = layout.and_then(HostAllocation::zeroed).ok_or_else(|| {
-            Failure::new(Code::OutOfMemory, format!("{bytes} bytes for a copy to an agent were refused"))
-        })?;
-        Ok(Piece { controller, data, bytes, busy: None })
-    }
-
-    /// Bytes that it has.
-    fn has(&self, bytes: u64) -> Result<usize, Failure> {
-        match bytes <= self.bytes {
-            true => Ok(bytes as usize),
-            false => Err(bad(format!("expected at most {} bytes in a piece, found {bytes}", self.bytes))),
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        while !self.numbers.is_empty() {
+            let _ = self.end_first();
         }
     }
+}
 
-    fn put(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
-        let shape = Shape::of(part);
-        let bytes = self.has(shape.bytes(0)?.end)?;
+/// Begins to copy a box, up to the buffer or down from it. All but its last piece is copied on return.
+/// `None`: the box is empty.
+///
+/// # Safety
+/// The box lies in the host's memory, where it counts from the address `host`, and nothing else touches it
+/// until it is copied.
+pub(super) unsafe fn begin(
+    controller: &'static Controller,
+    is_up: bool,
+    host: u64,
+    remote: Remote,
+    shape: &CopyBox,
+) -> Result<Option<Asked>, Failure> {
+    let mut flights = InFlight { controller, agent: remote.agent, numbers: VecDeque::new() };
+    for piece in pieces(shape, PIECE) {
+        if flights.numbers.len() == IN_FLIGHT {
+            flights.end_first()?;
+        }
+        // SAFETY: the caller vouches; what was begun is waited for, here or as `flights` is dropped, or is
+        // the result.
+        flights.numbers.push_back(unsafe { begin_piece(controller, is_up, host, remote, &piece)? });
+    }
+    let last = flights.numbers.pop_back();
+    while !flights.numbers.is_empty() {
+        flights.end_first()?;
+    }
+    let of = DeviceOf { peer: remote.agent, number: remote.device };
+    Ok(last.map(|number| Asked::waited(controller, of, number)))
+}
+
+/// # Safety
+/// As [`begin`], of a box of at most [`PIECE`] bytes.
+unsafe fn begin_piece(
+    controller: &'static Controller,
+    is_up: bool,
+    host: u64,
+    Remote { agent, device, buffer }: Remote,
+    piece: &CopyBox,
+) -> Result<Number, Failure> {
+    let gapless = close(piece.extent);
+    if is_up {
+        // SAFETY: the caller vouches.
+        let bytes = unsafe { bytes_of(host, piece) };
+        let shape = Shape::of(&CopyBox { source_offset: 0, source_stride: gapless, ..*piece });
         let request =
             wire::encode(&Request::Put { device, buffer, shape }).map_err(|why| wire::failed(&why))?;
-        // SAFETY: the piece has that many bytes, and staging writes no more to it until it has settled.
-        let data = unsafe { std::slice::from_raw_parts(self.data.data(), bytes) };
-        let number = self.controller.begin_with(agent, &request, data)?;
-        self.busy = Some(Busy { agent, number, brings: None });
-        Ok(())
+        return controller.begin_with(agent, &request, &bytes, None);
     }
-
-    fn get(&mut self, Remote { agent, device, buffer }: Remote, part: &CopyBox) -> Result<(), Failure> {
-        let shape = Shape::of(part);
-        let brings = Some(self.has(shape.bytes(1)?.end)?);
-        let number = self.controller.begin(agent, &Request::Get { device, buffer, shape })?;
-        self.busy = Some(Busy { agent, number, brings });
-        Ok(())
-    }
+    let shape = Shape::of(&CopyBox { destination_offset: 0, destination_stride: gapless, ..*piece });
+    let bytes = shape.bytes(1)?.end as usize;
+    let into = CopyBox { source_offset: 0, source_stride: gapless, ..*piece };
+    // SAFETY: the caller vouches.
+    let destination = unsafe { Destination::new(host, into, bytes) };
+    let request = wire::encode(&Request::Get { device, buffer, shape }).map_err(|why| wire::failed(&why))?;
+    controller.begin_with(agent, &request, &[], Some(destination))
 }
 
-impl Stage for Piece {
-    fn data(&self) -> *mut u8 {
-        self.data.data()
+/// The bytes of a box of the host's memory, one after the other.
+///
+/// # Safety
+/// The box lies in memory from this address on, which is not written while the result is used.
+unsafe fn bytes_of<'a>(host: u64, piece: &CopyBox) -> Cow<'a, [u8]> {
+    let [bytes, rows, planes] = piece.extent;
+    let (gapless, stride) = (close(piece.extent), piece.source_stride);
+    let all = (bytes * rows * planes) as usize;
+    let is_gapless = (rows == 1 || stride[0] == gapless[0]) && (planes == 1 || stride[1] == gapless[1]);
+    if is_gapless {
+        let first = host.wrapping_add(piece.source_offset) as usize;
+        // SAFETY: the caller vouches; all bytes of the box are these.
+        return Cow::Borrowed(unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(first), all)
+        });
     }
-
-    fn settle(&mut self) -> Result<(), Failure> {
-        let Some(Busy { agent, number, brings }) = self.busy.take() else { return Ok(()) };
-        self.controller.wait_until(agent, number, std::ptr::null(), None);
-        match (self.controller.taken(number)?, brings) {
-            (Reply::Done(..), None) => Ok(()),
-            (Reply::Bytes(bytes), Some(expected)) if bytes.len() == expected => {
-                // SAFETY: the piece has that many bytes, and staging reads it afterwards.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.data(), expected) };
-                Ok(())
-            }
-            (Reply::Bytes(bytes), _) => Err(bad(format!("expected {brings:?} bytes, found {}", bytes.len()))),
-            (other, _) => Err(bad(format!("expected the end of a copy, found {other:?}"))),
-        }
-    }
+    let mut gathered = vec![0; all];
+    let to = gathered.as_mut_ptr().expose_provenance() as u64;
+    let shape = CopyBox { destination_offset: 0, destination_stride: gapless, ..*piece };
+    // SAFETY: the caller vouches for the box; there is room for it.
+    unsafe { copy_addresses(host, to, &shape) };
+    Cow::Owned(gathered)
 }

@@ -36,6 +36,7 @@ pub(super) struct Array<'r> {
     pub(super) books: DirectoryAccess<'r>,
     /// The run is the memory's only holder.
     written: bool,
+    /// In the order of places.
     pub(super) tracks: SmallVec<[(Place, BufferHistory); 2]>,
     /// Copies that may have failed.
     copies: Vec<CopyTask>,
@@ -124,6 +125,12 @@ impl DerefMut for DirectoryWrite<'_> {
     }
 }
 
+/// Whether a list of this length is searched for what is over: for entries that stay, as seldom as it has
+/// doubled.
+fn is_tidied(length: usize) -> bool {
+    length >= 16 && length.is_power_of_two()
+}
+
 /// The last writers and readers of each region of a buffer.
 #[derive(Default)]
 pub(super) struct BufferHistory {
@@ -139,7 +146,7 @@ impl BufferHistory {
 
     /// Removes tasks that are done and succeeded: no task need wait for them. Failed writers stay.
     fn tidy(&mut self) {
-        if self.writers.len() + self.readers.len() > 8 {
+        if is_tidied(self.writers.len() + self.readers.len()) {
             self.readers.retain(|(_, task)| !task.get().is_done());
             self.writers.retain(|(_, task)| !task.get().is_done() || task.get().failed());
         }
@@ -341,10 +348,10 @@ impl<'r> Array<'r> {
 
     fn track(&mut self, place: Place) -> &mut BufferHistory {
         let place = self.header().kept_at(place);
-        let at = self.tracks.iter().position(|(known, _)| *known == place);
-        let at = at.unwrap_or_else(|| {
-            self.tracks.push((place, BufferHistory::default()));
-            self.tracks.len() - 1
+        let at = self.tracks.binary_search_by_key(&place, |(known, _)| *known);
+        let at = at.unwrap_or_else(|at| {
+            self.tracks.insert(at, (place, BufferHistory::default()));
+            at
         });
         &mut self.tracks[at].1
     }
@@ -525,7 +532,7 @@ impl<'r> Array<'r> {
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
         if let Some(device) = device {
-            if self.copies.len() >= 16 {
+            if is_tidied(self.copies.len()) {
                 self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
             }
             self.copies.push(CopyTask { from, to, region, task, ticket });

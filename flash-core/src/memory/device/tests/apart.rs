@@ -94,8 +94,6 @@ impl Device for ApartDevice {
             name: "apart".into(),
             vendor: "FLASH".into(),
             version: "0".into(),
-            // Its buffers need not be cleared before a copy.
-            waits_in_queue: true,
             ..DeviceInfo::default()
         }
     }
