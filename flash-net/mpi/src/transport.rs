@@ -65,6 +65,9 @@ const AWAKE: Patience = Patience {
 const BESIDE: Patience =
     Patience { looks: Duration::ZERO, offers: Duration::ZERO, part: 1, least: BESIDE_NAP };
 
+/// While something is being sent, a nap is this part of what was waited for, or a smaller one.
+const SENDING: u32 = 16;
+
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 8;
 
@@ -400,12 +403,17 @@ impl MpiTransport {
                     // A loss that it finds makes the ticket old.
                     self.watch();
                     self.settle();
+                    // A long message that is being sent goes on only while its sender looks.
+                    let (part, least) = match self.has_pending() {
+                        true => (part.max(SENDING), NAPS[0]),
+                        false => (part, least),
+                    };
                     let length = (waited / part).clamp(least, NAPS[1]);
                     let length = rest.map_or(length, |rest| rest.min(length));
                     match self.near.get() {
                         None => nap(length),
                         // A frame from this host ends it, and so does a wake.
-                        Some(near) if least < BESIDE_NAP => {
+                        Some(near) if length < BESIDE_NAP => {
                             exactly(|| near.transport.doze(ticket, Some(now + length)));
                         }
                         Some(near) => near.transport.doze(ticket, Some(now + length)),
