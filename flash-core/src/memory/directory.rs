@@ -66,7 +66,7 @@ fn buffer_state(copy: &DeviceCopy) -> BufferState {
 }
 
 /// The number of the place that the next one copies from, where so many have the elements: copies to many
-/// places are a binomial tree, whose depth is the logarithm of their number.
+/// places in their order are a binomial tree, whose depth is the logarithm of their number.
 fn parent(places: usize) -> usize {
     places - (1 << places.ilog2())
 }

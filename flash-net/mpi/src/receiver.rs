@@ -143,6 +143,8 @@ impl MpiTransport {
             apart |= receiver.peers[peer.0 as usize].receiving.is_some() || remote.gone.get().is_some();
         }
         receiver.apart = apart;
+        let is_receiving = receiver.peers.iter().any(|inbox| inbox.receiving.is_some());
+        self.is_receiving.store(is_receiving, Relaxed);
     }
 
     /// Whether nothing of the peer is received any more.
@@ -178,6 +180,7 @@ impl MpiTransport {
                     // SAFETY: bytes of the message; it is looked at when all have come.
                     unsafe { buffer.set_len(bytes) };
                     receiver.peers[from.0 as usize].receiving = Some((request, buffer, probed.tag));
+                    self.is_receiving.store(true, Relaxed);
                     receiver.apart = true;
                 }
                 Err(why) => {

@@ -65,8 +65,8 @@ const AWAKE: Patience = Patience {
 const BESIDE: Patience =
     Patience { looks: Duration::ZERO, offers: Duration::ZERO, part: 1, least: BESIDE_NAP };
 
-/// While something is being sent, a nap is this part of what was waited for, or a smaller one.
-const SENDING: u32 = 16;
+/// While a long message is on its way, a nap is this part of what was waited for, or a smaller one.
+const GOING_ON: u32 = 16;
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 8;
@@ -84,6 +84,8 @@ pub struct MpiTransport {
     wakes: AtomicU64,
     /// A frame was refused or is in flight: waiting threads look for its end.
     has_pending: AtomicBool,
+    /// A message is being received.
+    pub(crate) is_receiving: AtomicBool,
     spins: AtomicBool,
     watches: Watches,
     /// When it was last looked for processes that have ended.
@@ -170,6 +172,7 @@ impl MpiTransport {
             receiver: Mutex::new(Receiver::new(size)),
             wakes: AtomicU64::new(0),
             has_pending: AtomicBool::new(false),
+            is_receiving: AtomicBool::new(false),
             spins: AtomicBool::new(own.cpus.len() > 1),
             watches: Watches::new(size as usize),
             looked: Mutex::new(Instant::now()),
@@ -403,9 +406,9 @@ impl MpiTransport {
                     // A loss that it finds makes the ticket old.
                     self.watch();
                     self.settle();
-                    // A long message that is being sent goes on only while its sender looks.
-                    let (part, least) = match self.has_pending() {
-                        true => (part.max(SENDING), NAPS[0]),
+                    // A long message goes on only while both sides look.
+                    let (part, least) = match self.has_pending() || self.is_receiving.load(Relaxed) {
+                        true => (part.max(GOING_ON), NAPS[0]),
                         false => (part, least),
                     };
                     let length = (waited / part).clamp(least, NAPS[1]);
@@ -520,7 +523,9 @@ impl Transport for MpiTransport {
                 }
             }
             if !outbox.is_idle() {
+                // Ends a nap: a thread that looks lets the message go on.
                 self.has_pending.store(true, Relaxed);
+                self.wake();
             }
         }
         drop(outbox);
@@ -567,7 +572,7 @@ impl Transport for MpiTransport {
             Some(near) if near.is_all => return near.transport.doze(ticket, until),
             Some(_) => BESIDE,
             // A nap is slept to its end.
-            None => Patience { least: NAPS[0], ..BESIDE },
+            None => Patience { least: NAPS[0], part: GOING_ON, ..BESIDE },
         };
         self.wait_looking(ticket, until, patience);
     }

@@ -426,7 +426,8 @@ impl LocalDevice {
             )));
         }
         let bytes = to.end as usize;
-        if held.host.is_some() && from.end - from.start == to.end {
+        let is_same = shape.is_gapless(0) && shape.is_gapless(1) && shape.offsets[1] == 0;
+        if held.host.is_some() && is_same {
             return Ok(Get::There { first: from.start as usize, bytes, held });
         }
         let block = of_host(to.end)?;

@@ -6,9 +6,8 @@
 //!
 //! *Invariant.* A copy answers the controller once: when its last piece is in the buffer, when one fails, or
 //! when it is cancelled, because the other agent has gone. Nothing is written to the buffer after that: the
-//! device's worker puts pieces into it, and sends a cancelled copy's answer after the last of them. The
-//! agent's thread does so only while the worker has nothing to do, and so before it hears of a cancellation,
-//! or after that was answered.
+//! device's worker puts pieces into it, and sends a cancelled copy's answer after the last of them. While the
+//! worker has nothing to do no cancellation is under way, and the agent's thread may put a piece there.
 //!
 //! No thread waits for pieces, and the agent's thread does not wait for room: two agents may copy from each
 //! other.
@@ -89,6 +88,9 @@ impl Agent {
         let mut left = pieces(&shape.to_box(), PIECE);
         if source.peer == self.transport.me() {
             let other = self.device(source.device)?;
+            if std::ptr::eq(other, device) && source.buffer == buffer {
+                return Err(bad(format!("a copy from buffer {buffer} to itself by way of an agent")));
+            }
             let copy = move |piece: CopyBox| {
                 let (get, put) = through(&piece);
                 let get = other.get(source.buffer, get)?;
@@ -146,7 +148,7 @@ impl Agent {
         }
     }
 
-    /// An answer of another agent: a piece, which the device's worker puts into the buffer. One that nothing
+    /// An answer of another agent: a piece, which is put into the buffer. One that nothing
     /// waits for is dropped.
     pub(super) fn piece_came(
         &'static self,
@@ -160,7 +162,7 @@ impl Agent {
         };
         let Some(fetch) = fetches.copies.get(&of) else { return };
         let (device, buffer) = (fetch.device, fetch.buffer);
-        // Asked while the copy is known not to be given up: the device's thread does that.
+        // Asked under the lock: the copy is there, so if its device has nothing to do none is giving it up.
         let is_idle = device.is_idle();
         drop(fetches);
         let put = body.and_then(|body| match wire::decode(&body)? {

@@ -1,8 +1,12 @@
 //! The agent's side: a process that serves its devices to a controller.
 //!
 //! One thread takes requests and answers them. What may take long it gives to the device's worker thread: a
-//! launch, unless its kernel is known to be short and the worker is idle; a copy, and what compiles. So it
+//! launch or a copy, unless it is known to be short and the worker is idle, and what compiles. So it
 //! always hears of launches that are to stop, and that the controller has gone. Answers come from any thread.
+//!
+//! *Order.* What touches buffers of one device is done in the order in which the controller asked for it, by
+//! the worker or, while that is idle, by the thread that takes requests. A controller relies on that for
+//! devices whose launches return when they are done.
 //!
 //! An agent ends with its controller. Nothing of a device outlives it.
 

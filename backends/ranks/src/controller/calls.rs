@@ -250,13 +250,15 @@ impl Calls {
     }
 
     /// An answer has come. A number that no request to that agent has brings nothing about.
-    pub fn settle(&self, number: Number, from: Peer, outcome: Outcome) -> Settled {
+    pub fn settle(&self, number: Number, from: Peer, mut outcome: Outcome) -> Settled {
         let entry = self.entry(number);
         let mut inner = entry.lock();
         if !entry.awaits(&inner, number, from) {
             return Settled::default();
         }
-        inner.destination = None;
+        if inner.destination.take().is_some() && outcome.is_ok() {
+            outcome = Err(bad("an answer without the bytes that were asked for".into()));
+        }
         let (lent, answer) = (inner.lent.take(), inner.answer.take());
         if answer.is_some() || inner.is_left {
             self.free(entry, inner);
@@ -430,7 +432,13 @@ mod tests {
         let (short, late) = (ask(), ask());
         let why = calls.bring(short, agent, &[9; 5]).expect_err("they are too few").text;
         assert!(why.contains("expected 6 bytes, found 5"), "{why}");
+        let why =
+            |number| calls.take_outcome(number).unwrap().map(drop).expect_err("no bytes have come").text;
         calls.settle(late, agent, Err(bad("it is lost".into())));
+        assert!(why(late).contains("it is lost"));
+        let none = ask();
+        calls.settle(none, agent, Ok(Reply::Done(0, 0)));
+        assert!(why(none).contains("without the bytes"));
         assert!(calls.bring(late, agent, &[9; 6]).is_err());
         assert!(calls.bring(calls.take(agent).unwrap(), agent, &[]).is_err());
         assert_eq!(field, [0, 1, 2, 3, 0, 4, 5, 6, 0, 0, 0, 0]);

@@ -14,7 +14,7 @@ use crate::wire::{RemoteSpace, Request, Shape, Side, bad, failed};
 use flash_backend::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST, SPACE_OF_PROCESS};
 use flash_backend::host_memory::{self, copy_addresses};
 use flash_backend::offload::staging::{self, Stage};
-use flash_backend::{Code, Completion, Failure};
+use flash_backend::{Code, Completion, Event, Failure};
 use flash_net::{Peer, SharedHeap, Transport};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
@@ -221,10 +221,10 @@ impl Buffers {
         from: Buffer,
         to: Buffer,
         shape: &CopyBox,
-    ) -> Result<Option<Asked>, Failure> {
+    ) -> Result<Option<Event>, Failure> {
         let is_of_other = !Buffers::is_address(from) && self.remote(from.space).is_none();
         if is_of_other && !shape.extent.contains(&0) {
-            return self.fetch(from, to, shape).map(Some);
+            return self.fetch(from, to, shape).map(|asked| Some(Event::new(asked)));
         }
         // SAFETY: the caller vouches.
         unsafe { self.begin_own(from, to, shape) }
@@ -234,7 +234,7 @@ impl Buffers {
     ///
     /// # Safety
     /// As [`begin_copy`](Self::begin_copy).
-    unsafe fn begin_own(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Option<Asked>, Failure> {
+    unsafe fn begin_own(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Option<Event>, Failure> {
         if shape.extent.contains(&0) {
             // Asks whether their processes are there.
             let remote = [from, to].into_iter().filter(|buffer| !Buffers::is_address(*buffer));
@@ -263,7 +263,8 @@ impl Buffers {
                 if self.controller.transport.memory(peer).is_none() {
                     let remote = Remote { agent: peer, device: self.device, buffer: device };
                     // SAFETY: the caller vouches.
-                    return unsafe { pieces::begin(self.controller, is_up, host.handle, remote, shape) };
+                    return unsafe { pieces::begin(self.controller, is_up, host.handle, remote, shape) }
+                        .map(Some);
                 }
                 let device = Side::Buffer(device);
                 // What is shared needs no block in between.
@@ -282,9 +283,9 @@ impl Buffers {
         Request::Copy { device: self.device, from, to, shape: Shape::of(shape) }
     }
 
-    fn by_agent(&self, peer: Peer, from: Side, to: Side, shape: &CopyBox) -> Result<Option<Asked>, Failure> {
+    fn by_agent(&self, peer: Peer, from: Side, to: Side, shape: &CopyBox) -> Result<Option<Event>, Failure> {
         let number = self.controller.begin(peer, &self.request(from, to, shape))?;
-        Ok(Some(self.asked(peer, number)))
+        Ok(Some(Event::new(self.asked(peer, number))))
     }
 
     /// The completion of a request to the device.

@@ -54,6 +54,8 @@ pub(crate) struct Controller {
     wanted: Condvar,
     /// Calls the host's callbacks that came to other threads.
     caller: Worker,
+    /// Waits for copies of several pieces, for which no thread of the host does.
+    copier: Worker,
     /// Starts processes.
     starter: Worker,
     /// Launches that no thread may be waiting for, and their flags, until they were told to stop or are over.
@@ -102,6 +104,7 @@ impl Controller {
             asleep: Mutex::new(()),
             wanted: Condvar::new(),
             caller: Worker::new("flash-ranks-done"),
+            copier: Worker::new("flash-rank-copy"),
             starter: Worker::new("flash-ranks-start"),
             stoppable: Mutex::default(),
         }));
@@ -467,7 +470,7 @@ impl Controller {
     }
 }
 
-/// A device of a process, which does what it is asked for one after the other.
+/// A device of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceOf {
     peer: Peer,

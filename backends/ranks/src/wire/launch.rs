@@ -235,6 +235,12 @@ impl Shape {
         }
     }
 
+    /// True if the box has no gaps there: its bytes lie one after the other.
+    pub fn is_gapless(self, end: usize) -> bool {
+        let ([x, y, z], [row, plane]) = (self.extent, self.strides[end]);
+        (y <= 1 || row == x) && (z <= 1 || Some(plane) == x.checked_mul(y))
+    }
+
     /// The bytes of a buffer that the box touches, at its source or its destination.
     ///
     /// # Errors

@@ -40,6 +40,7 @@ pub(super) struct Array<'r> {
     pub(super) tracks: SmallVec<[(Place, BufferHistory); 2]>,
     /// Copies that may have failed.
     copies: Vec<CopyTask>,
+    tidying: Tidying,
     /// For a shared array: buffers of the part that is being made.
     pub(super) pins: SmallVec<[BufferPin; 1]>,
     /// Devices that were lost during a copy.
@@ -125,10 +126,19 @@ impl DerefMut for DirectoryWrite<'_> {
     }
 }
 
-/// Whether a list of this length is searched for what is over: for entries that stay, as seldom as it has
-/// doubled.
-fn is_tidied(length: usize) -> bool {
-    length >= 16 && length.is_power_of_two()
+/// Says when a list is searched for what is over: as entries may stay, whenever it has doubled.
+#[derive(Default)]
+struct Tidying {
+    next: usize,
+}
+
+impl Tidying {
+    /// Calls `tidy`, which returns the length afterwards, if the list is long enough.
+    fn tidy(&mut self, length: usize, tidy: impl FnOnce() -> usize) {
+        if length >= self.next.max(16) {
+            self.next = 2 * tidy();
+        }
+    }
 }
 
 /// The last writers and readers of each region of a buffer.
@@ -136,6 +146,7 @@ fn is_tidied(length: usize) -> bool {
 pub(super) struct BufferHistory {
     writers: SmallVec<[(Region, TaskRef); 1]>,
     readers: SmallVec<[(Region, TaskRef); 1]>,
+    tidying: Tidying,
 }
 
 impl BufferHistory {
@@ -146,10 +157,12 @@ impl BufferHistory {
 
     /// Removes tasks that are done and succeeded: no task need wait for them. Failed writers stay.
     fn tidy(&mut self) {
-        if is_tidied(self.writers.len() + self.readers.len()) {
-            self.readers.retain(|(_, task)| !task.get().is_done());
-            self.writers.retain(|(_, task)| !task.get().is_done() || task.get().failed());
-        }
+        let BufferHistory { writers, readers, tidying } = self;
+        tidying.tidy(writers.len() + readers.len(), || {
+            readers.retain(|(_, task)| !task.get().is_done());
+            writers.retain(|(_, task)| !task.get().is_done() || task.get().failed());
+            writers.len() + readers.len()
+        });
     }
 }
 
@@ -266,6 +279,7 @@ impl<'r> Array<'r> {
             written,
             tracks: SmallVec::new(),
             copies: Vec::new(),
+            tidying: Tidying::default(),
             pins: SmallVec::new(),
             lost: Vec::new(),
             poisoned_before: Region::empty(),
@@ -532,9 +546,11 @@ impl<'r> Array<'r> {
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
         if let Some(device) = device {
-            if is_tidied(self.copies.len()) {
-                self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
-            }
+            let Array { copies, tidying, .. } = self;
+            tidying.tidy(copies.len(), || {
+                copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
+                copies.len()
+            });
             self.copies.push(CopyTask { from, to, region, task, ticket });
             let lane = &Lanes::of(device.device()).copies;
             match ticket {
