@@ -51,9 +51,13 @@ const SHELL: [&str; 3] = ["sh", "-c", r#"trap "" USR1; "$0" "$@"; exit $?"#];
 /// Names of launchers, the usual one first.
 const PROGRAMS: [&str; 3] = ["mpiexec", "mpirun", "mpiexec.hydra"];
 
-/// When Open MPI's launcher asks whether a silent machine is there, in seconds, how often, and how many
-/// times: else it takes minutes to see that one is gone.
-const KEEPALIVE: [(&str, &str); 3] = [("time", "10"), ("intvl", "5"), ("probes", "3")];
+/// When Open MPI 4's launcher asks whether a silent machine is there, in seconds, how often, and how many
+/// times: else it takes longer than a minute to see that one is gone.
+const KEEPALIVE: [(&str, &str); 3] = [
+    ("OMPI_MCA_oob_tcp_keepalive_time", "10"),
+    ("OMPI_MCA_oob_tcp_keepalive_intvl", "5"),
+    ("OMPI_MCA_oob_tcp_keepalive_probes", "3"),
+];
 
 impl Launcher {
     /// The launcher beside a library, if one is given; else the first one on the path.
@@ -159,16 +163,11 @@ impl Launcher {
                 Kind::Mpich | Kind::Intel => "-f",
             };
             command.arg(flag).arg(file);
-            let prefix = match self.kind {
-                Kind::OpenMpi4 => Some("OMPI_MCA_"),
-                Kind::OpenMpi5 => Some("PRTE_MCA_"),
-                Kind::Mpich | Kind::Intel => None,
-            };
-            let settings = prefix.into_iter().flat_map(|prefix| {
-                KEEPALIVE.map(|(name, value)| (format!("{prefix}oob_tcp_keepalive_{name}"), value))
-            });
-            // What the user has set stays.
-            command.envs(settings.filter(|(name, _)| std::env::var_os(name).is_none()));
+            if self.kind == Kind::OpenMpi4 {
+                // What the user has set stays.
+                let settings = KEEPALIVE.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+                command.envs(settings);
+            }
         }
         if matches!(self.kind, Kind::Mpich | Kind::Intel) {
             command.args(SHELL);
