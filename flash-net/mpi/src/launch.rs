@@ -52,7 +52,7 @@ const SHELL: [&str; 3] = ["sh", "-c", r#"trap "" USR1; "$0" "$@"; exit $?"#];
 const PROGRAMS: [&str; 3] = ["mpiexec", "mpirun", "mpiexec.hydra"];
 
 /// When Open MPI 4's launcher asks whether a silent machine is there, in seconds, how often, and how many
-/// times: else it takes longer than a minute to see that one is gone.
+/// times: else it was still waiting for one that was cut off after 50 s.
 const KEEPALIVE: [(&str, &str); 3] = [
     ("OMPI_MCA_oob_tcp_keepalive_time", "10"),
     ("OMPI_MCA_oob_tcp_keepalive_intvl", "5"),

@@ -435,7 +435,7 @@ impl MpiTransport {
         if is_due {
             return true;
         }
-        // A thread that takes frames sees to all that come; one is enough to know that there are some.
+        // One frame is enough to end a wait; `progress` takes the others.
         let most = if self.has_pending() { self.most_ready() } else { 1 };
         let found = self.try_receiver().is_some_and(|mut receiver| self.fill(&mut receiver, most));
         if self.has_pending() {

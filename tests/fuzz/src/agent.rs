@@ -31,7 +31,7 @@ pub fn fuzz(input: &[u8]) {
     let make = || {
         // Before the first runtime.
         session();
-        let (transport, script) = Scripted::new(Peer(1));
+        let (transport, script) = Scripted::new(Peer(1), false);
         let agent = Agent::limited(Box::new(transport), KEY, MOST).expect("two devices");
         Mutex::new(Fuzzed { agent, script })
     };

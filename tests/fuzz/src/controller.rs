@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Bytes of the arrays that are copied.
 const BYTES: usize = 192;
+/// Of one that is several messages long.
+const LONG_BYTES: usize = 5 << 19;
 
 struct Fuzzed {
     controller: Controller,
@@ -22,16 +24,19 @@ struct Fuzzed {
 /// # Panics
 /// If the controller does.
 pub fn fuzz(input: &[u8]) {
-    static FUZZED: OnceLock<Mutex<Fuzzed>> = OnceLock::new();
-    let make = || {
-        let (transport, script) = Scripted::new(Peer(0));
+    static FUZZED: OnceLock<[Mutex<Fuzzed>; 2]> = OnceLock::new();
+    let make = |is_apart| {
+        let (transport, script) = Scripted::new(Peer(0), is_apart);
         let controller = Controller::new(Box::new(transport), Duration::from_secs(3600));
         Mutex::new(Fuzzed { controller: controller.expect("a controller"), script })
     };
-    let fuzzed = FUZZED.get_or_init(make).lock().unwrap_or_else(PoisonError::into_inner);
-    lock(&fuzzed.script).begin(frames(input));
-    let Ok(devices) = fuzzed.controller.devices(Peer(1)) else { return };
-    devices.iter().take(2).for_each(use_all);
+    // One that shares memory with its agent, and one that does not.
+    for fuzzed in FUZZED.get_or_init(|| [false, true].map(make)) {
+        let fuzzed = fuzzed.lock().unwrap_or_else(PoisonError::into_inner);
+        lock(&fuzzed.script).begin(frames(input));
+        let Ok(devices) = fuzzed.controller.devices(Peer(1)) else { continue };
+        devices.iter().take(2).for_each(use_all);
+    }
 }
 
 /// An implementation of no kernel, as text for a device.
@@ -86,6 +91,21 @@ fn use_all(device: &RankDevice) {
             let _ = device.copy_box(host, buffer, &shape);
             let _ = device.copy_box(buffer, host, &shape);
         }
+        let _ = device.free(buffer);
+        let Ok(buffer) = device.alloc(space.id, LONG_BYTES as u64) else { continue };
+        let mut there = vec![0u8; LONG_BYTES];
+        let handle = there.as_mut_ptr().expose_provenance() as u64;
+        let host = Buffer { space: SPACE_HOST, reserved: 0, handle };
+        let extent = [LONG_BYTES as u64, 1, 1];
+        let shape = CopyBox {
+            extent,
+            source_offset: 0,
+            source_stride: [0; 2],
+            destination_offset: 0,
+            destination_stride: [0; 2],
+        };
+        // SAFETY: as above.
+        let _ = unsafe { (device.copy_box(buffer, host, &shape), device.copy_box(host, buffer, &shape)) };
         let _ = device.free(buffer);
     }
 }

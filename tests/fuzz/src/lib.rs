@@ -8,7 +8,7 @@ pub mod controller;
 pub mod files;
 pub mod kernels;
 pub mod mailbox;
-mod scripted;
+pub mod scripted;
 pub mod session;
 
 // The backend of the key `TEST` is in the program.
@@ -27,6 +27,8 @@ pub struct Frame {
 pub const ANSWERS: u8 = 1;
 /// Its body is put into shared memory.
 pub const LONG: u8 = 2;
+/// With [`ANSWERS`]: of the request before that one.
+pub const EARLIER: u8 = 4;
 
 /// Bytes of the head of a frame.
 const HEAD: usize = 8;

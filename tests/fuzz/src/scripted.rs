@@ -1,7 +1,7 @@
 //! A transport whose frames from the other peer are those of an input. When there are no more of them, the
 //! peer is lost.
 
-use crate::{ANSWERS, Frame, HEAD, LONG};
+use crate::{ANSWERS, EARLIER, Frame, HEAD, LONG};
 use flash_net::{
     How, Loss, NetError, Peer, PeerInfo, Progress, SharedHeap, SharedMemory, SharedTransport, Ticket,
     Transport, local,
@@ -15,18 +15,22 @@ use std::time::Instant;
 #[derive(Default)]
 pub struct Script {
     frames: VecDeque<Frame>,
-    /// Of the request that was sent last.
-    number: [u8; 4],
+    /// Of the request that was sent last, and of the one before.
+    numbers: [[u8; 4]; 2],
     is_over: bool,
 }
 
+/// One of two peers.
 pub struct Scripted {
+    /// The other one is on another machine.
+    is_apart: bool,
     own: SharedTransport,
     other: SharedTransport,
     script: Arc<Mutex<Script>>,
     heard: AtomicU64,
 }
 
+/// What the other peer does, locked.
 pub fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
     script.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -36,24 +40,30 @@ impl Script {
     pub fn begin(&mut self, frames: Vec<Frame>) {
         *self = Script { frames: frames.into(), ..Script::default() };
     }
+
+    /// Frames that it has not sent.
+    pub fn left(&self) -> usize {
+        self.frames.len()
+    }
 }
 
 impl Scripted {
-    /// Peer `me` of two, and what the other one does.
-    pub fn new(me: Peer) -> (Scripted, Arc<Mutex<Script>>) {
+    /// Peer `me` of two, and what the other one does. They share memory, or, if it `is_apart`, send frames
+    /// of any length.
+    pub fn new(me: Peer, is_apart: bool) -> (Scripted, Arc<Mutex<Script>>) {
         let [first, second] = local(2).expect("a world").try_into().expect("of two peers");
         let (own, other) = if me == Peer(0) { (first, second) } else { (second, first) };
         let script = Arc::new(Mutex::new(Script::default()));
-        (Scripted { own, other, script: script.clone(), heard: AtomicU64::new(0) }, script)
+        (Scripted { is_apart, own, other, script: script.clone(), heard: AtomicU64::new(0) }, script)
     }
 
     /// A frame as it comes. A long body lies where the other peer's memory begins.
-    pub fn made(&self, frame: Frame, number: [u8; 4]) -> Vec<u8> {
+    pub fn made(&self, frame: Frame, [last, before]: [[u8; 4]; 2]) -> Vec<u8> {
         let Frame { how, mut bytes } = frame;
         if how & ANSWERS != 0
             && let Some(place) = bytes.first_chunk_mut()
         {
-            *place = number;
+            *place = if how & EARLIER != 0 { before } else { last };
         }
         if how & LONG != 0 && bytes.len() >= HEAD {
             let body = bytes.split_off(HEAD);
@@ -89,7 +99,8 @@ impl Transport for Scripted {
         let head: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).take(HEAD).collect();
         // A message that has no answer has no number.
         if let Some(number) = head.first_chunk().filter(|number| **number != [0xff; 4]) {
-            lock(&self.script).number = *number;
+            let numbers = &mut lock(&self.script).numbers;
+            *numbers = [*number, numbers[0]];
         }
         Ok(())
     }
@@ -100,7 +111,7 @@ impl Transport for Scripted {
             script.is_over = true;
             return Progress::Nothing;
         };
-        let frame = self.made(frame, script.number);
+        let frame = self.made(frame, script.numbers);
         drop(script);
         sink(self.other.me(), &frame);
         Progress::Some
@@ -129,11 +140,15 @@ impl Transport for Scripted {
         self.heard.fetch_add(1, Relaxed)
     }
 
+    fn longest(&self, to: Peer) -> usize {
+        if self.is_apart { 1 << 30 } else { self.own.longest(to) }
+    }
+
     fn heap(&self) -> Option<&SharedHeap> {
-        self.own.heap()
+        self.own.heap().filter(|_| !self.is_apart)
     }
 
     fn memory(&self, of: Peer) -> Option<SharedMemory> {
-        self.own.memory(of)
+        self.own.memory(of).filter(|_| !self.is_apart)
     }
 }

@@ -1,8 +1,12 @@
-//! What agents say to each other, byte by byte: a copy from one to another, and what an agent refuses.
+//! What agents and controllers say to each other, byte by byte: copies, and what is refused.
 
-use flash_backend_ranks::in_process::Agent;
+use flash_backend::Device;
+use flash_backend::abi::{Buffer, CopyBox, SPACE_HOST};
+use flash_backend_ranks::in_process::{Agent, Controller};
 use flash_fuzz::agent::KEY;
+use flash_fuzz::scripted::{Scripted, lock};
 use flash_fuzz::session::session;
+use flash_fuzz::{ANSWERS, EARLIER, Frame, frames};
 use flash_net::{Peer, SharedTransport, Transport, local};
 use std::time::{Duration, Instant};
 
@@ -116,4 +120,41 @@ fn an_agent_copies_from_another_one_and_gives_others_boxes_and_nothing_else() {
         assert!(told[..9] == frame(41, ANSWER, &[&[1]]) && text.contains(expected), "{expected}: {text}");
     }
     assert_eq!(world.bytes(), b"8 bytes!");
+}
+
+#[test]
+fn a_copy_of_which_a_piece_fails_ends_when_no_piece_is_under_way() {
+    const LEN: usize = 3 << 19;
+    const LAST: usize = LEN - (1 << 20);
+    let (transport, script) = Scripted::new(Peer(0), true);
+    let controller = Controller::new(Box::new(transport), Duration::from_secs(3600)).expect("a controller");
+    let answer = |how: u8, body: Vec<u8>| Frame { how, bytes: frame(0, ANSWER, &[&body]) };
+    let done = || answer(ANSWERS, vec![0, 0, 0]);
+    let failed = answer(ANSWERS | EARLIER, [&[1, 0, 6][..], b"no way"].concat());
+    let last = answer(ANSWERS, [&[5][..], &[7; LAST]].concat());
+    let devices = frames(&session().answers).swap_remove(0);
+    // The last one is of what is asked for afterwards.
+    lock(&script).begin(vec![devices, done(), failed, last, done()]);
+    let device = controller.devices(Peer(1)).expect("the devices of the session").swap_remove(0);
+    let space = device.spaces()[0].id;
+    let buffer = device.alloc(space, LEN as u64).expect("a buffer");
+    let mut there = vec![1u8; LEN];
+    let handle = there.as_mut_ptr().expose_provenance() as u64;
+    let host = Buffer { space: SPACE_HOST, reserved: 0, handle };
+    let shape = CopyBox {
+        extent: [LEN as u64, 1, 1],
+        source_offset: 0,
+        source_stride: [0; 2],
+        destination_offset: 0,
+        destination_stride: [0; 2],
+    };
+    // SAFETY: both have that many bytes, and nothing else uses them.
+    let failure = unsafe { device.copy_box(buffer, host, &shape) }.expect_err("a piece has failed");
+    assert!(failure.text.contains("no way"), "{}", failure.text);
+    // The other piece has come: nothing is written any more.
+    assert_eq!(lock(&script).left(), 1);
+    let (first, last) = there.split_at(1 << 20);
+    assert!(first.iter().all(|byte| *byte == 1) && last.iter().all(|byte| *byte == 7));
+    // SAFETY: a buffer of that many bytes, which nothing else uses.
+    unsafe { device.clear(buffer, LEN as u64) }.expect("the device is usable");
 }

@@ -339,12 +339,17 @@ fn agents_of_mpi_copy_from_each_other() {
     if let Ok(key) = std::env::var(PROCESS) {
         return copies_from_device_to_device(&key);
     }
+    // By messages; and by memory that they share with each other, and not with the controller.
+    passes_in_jobs(TEST, 4, &[("1", "RANK"), ("2", "RANK:2,RANK:3")]);
+}
+
+/// Runs a test in jobs of two libraries, each with a value of `FLASH_MPI_SHARED`, and a key for the test.
+fn passes_in_jobs(test: &str, ranks: usize, each: &[(&str, &str)]) {
     for name in ["open-mpi-4", "mpich-4"] {
-        let Some(folder) = installed(TEST, name) else { continue };
+        let Some(folder) = installed(test, name) else { continue };
         let this = std::env::current_exe().unwrap();
-        // By messages; and by memory that they share with each other, and not with the controller.
-        for (shared, key) in [("1", "RANK"), ("2", "RANK:2,RANK:3")] {
-            let mut command = job(&folder, 4, &this, &["--exact", TEST, "--nocapture"]);
+        for (shared, key) in each {
+            let mut command = job(&folder, ranks, &this, &["--exact", test, "--nocapture"]);
             command.env(PROCESS, key).env(SHARED, shared);
             let output = output(command);
             let text = text_of(&output);
@@ -359,17 +364,7 @@ fn what_is_begun_behind_copies_by_messages_has_the_bits_of_one_process() {
     if let Ok(key) = std::env::var(PROCESS) {
         return steps_with_copies(&key);
     }
-    for name in ["open-mpi-4", "mpich-4"] {
-        let Some(folder) = installed(TEST, name) else { continue };
-        let this = std::env::current_exe().unwrap();
-        for key in ["RANK:1", "ALL_CPU,RANK"] {
-            let mut command = job(&folder, 3, &this, &["--exact", TEST, "--nocapture"]);
-            command.env(PROCESS, key).env(SHARED, "1");
-            let output = output(command);
-            let text = text_of(&output);
-            assert!(output.status.success() && text.contains("1 passed"), "{name}, {key}: {text}");
-        }
-    }
+    passes_in_jobs(TEST, 3, &[("1", "RANK:1"), ("1", "ALL_CPU,RANK")]);
 }
 
 /// Steps of the heat equation over the devices of a key, with shares that change, between what the host

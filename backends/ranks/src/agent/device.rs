@@ -425,16 +425,12 @@ impl LocalDevice {
                 held.bytes
             )));
         }
-        let bytes = to.end as usize;
         let is_same = shape.is_gapless(0) && shape.is_gapless(1) && shape.offsets[1] == 0;
-        if held.host.is_some() && is_same {
-            return Ok(Get::There { first: from.start as usize, bytes, held });
-        }
-        let block = of_host(to.end)?;
-        let (from, into) = (held.buffer, host_buffer(block.data()));
-        let copy =
-            Copy { device: self, from, to: into, shape: shape.to_box(), _kept: vec![held], _block: None };
-        Ok(Get::Gathered { copy, block, bytes })
+        let block = match held.host.is_some() && is_same {
+            true => None,
+            false => Some(of_host(to.end)?),
+        };
+        Ok(Get { held, shape: shape.to_box(), bytes: to.end as usize, block })
     }
 
     /// Submits a launch and calls `over` when it has ended, with the nanoseconds when it began and ended.
@@ -625,38 +621,36 @@ impl Copy {
 }
 
 /// A box whose bytes are to be sent.
-pub(super) enum Get {
-    /// They lie one after the other in a buffer that is the host's memory.
-    There { held: Arc<Held>, first: usize, bytes: usize },
-    /// They are copied to a block.
-    Gathered { copy: Copy, block: HostAllocation, bytes: usize },
+pub(super) struct Get {
+    held: Arc<Held>,
+    shape: CopyBox,
+    bytes: usize,
+    /// Where they are copied to. `None`: they lie one after the other in a buffer that is the host's memory.
+    block: Option<HostAllocation>,
 }
 
 impl Get {
     /// The bytes. After all that was asked for before.
     pub fn run(&self) -> Result<&[u8], Failure> {
-        let (first, bytes) = match self {
-            Get::There { held, first, bytes } => {
-                let data = std::ptr::with_exposed_provenance::<u8>(held.buffer.handle as usize);
-                (data.wrapping_add(*first), *bytes)
-            }
-            Get::Gathered { copy, block, bytes } => {
-                copy.run()?;
-                (block.data().cast_const(), *bytes)
+        let Get { held, shape, bytes, block } = self;
+        let first = match block {
+            None => std::ptr::with_exposed_provenance::<u8>(held.buffer.handle as usize)
+                .wrapping_add(shape.source_offset as usize),
+            Some(block) => {
+                let (from, to) = (held.buffer, host_buffer(block.data()));
+                let device = held.device;
+                Copy { device, from, to, shape: *shape, _kept: Vec::new(), _block: None }.run()?;
+                block.data().cast_const()
             }
         };
         // SAFETY: bytes of a buffer that were checked, or a block of that many; all are set, and nothing
         // writes them while the controller has not got them.
-        Ok(unsafe { std::slice::from_raw_parts(first, bytes) })
+        Ok(unsafe { std::slice::from_raw_parts(first, *bytes) })
     }
 
     /// True if that is done sooner than the device's thread is woken, and nothing comes before it.
     pub fn is_short(&self) -> bool {
-        let (of, bytes) = match self {
-            Get::There { held, bytes, .. } => (held, bytes),
-            Get::Gathered { copy, bytes, .. } => (&copy._kept[0], bytes),
-        };
-        of.host.is_some() && *bytes <= SHORT_COPY && of.device.is_idle()
+        self.held.host.is_some() && self.bytes <= SHORT_COPY && self.held.device.is_idle()
     }
 }
 

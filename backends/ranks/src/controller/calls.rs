@@ -191,7 +191,8 @@ impl Calls {
         self.entry(number).lock().destination = Some(destination);
     }
 
-    /// The bytes of an answer have come, which are put where they belong; the request is still to be settled.
+    /// Puts the bytes of an answer where they belong. The request is still to be settled: that is done under
+    /// a lock, which is not held for a long copy.
     pub fn bring(&self, number: Number, from: Peer, bytes: &[u8]) -> Result<(), Failure> {
         let entry = self.entry(number);
         let mut inner = entry.lock();
