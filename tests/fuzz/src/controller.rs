@@ -67,14 +67,29 @@ fn implementation() -> &'static Implementation {
     })
 }
 
+/// Memory of the host, as a buffer.
+pub fn host_buffer(memory: &mut [u8]) -> Buffer {
+    Buffer { space: SPACE_HOST, reserved: 0, handle: memory.as_mut_ptr().expose_provenance() as u64 }
+}
+
+/// The box of all bytes of two buffers of this length.
+pub fn whole(bytes: usize) -> CopyBox {
+    CopyBox {
+        extent: [bytes as u64, 1, 1],
+        source_offset: 0,
+        source_stride: [0; 2],
+        destination_offset: 0,
+        destination_stride: [0; 2],
+    }
+}
+
 /// All that a host asks a device for, but launches, whose answers are those of copies.
 fn use_all(device: &RankDevice) {
     let _ = (device.info(), device.query("name"), device.query("rank"), device.has_feature("avx2"));
     let _ = device.prepare(implementation()).map(drop);
     device.preload(implementation());
     let mut there = vec![0u8; BYTES];
-    let host =
-        Buffer { space: SPACE_HOST, reserved: 0, handle: there.as_mut_ptr().expose_provenance() as u64 };
+    let host = host_buffer(&mut there);
     let shape = CopyBox {
         extent: [40, 2, 1],
         source_offset: 8,
@@ -94,16 +109,7 @@ fn use_all(device: &RankDevice) {
         let _ = device.free(buffer);
         let Ok(buffer) = device.alloc(space.id, LONG_BYTES as u64) else { continue };
         let mut there = vec![0u8; LONG_BYTES];
-        let handle = there.as_mut_ptr().expose_provenance() as u64;
-        let host = Buffer { space: SPACE_HOST, reserved: 0, handle };
-        let extent = [LONG_BYTES as u64, 1, 1];
-        let shape = CopyBox {
-            extent,
-            source_offset: 0,
-            source_stride: [0; 2],
-            destination_offset: 0,
-            destination_stride: [0; 2],
-        };
+        let (host, shape) = (host_buffer(&mut there), whole(LONG_BYTES));
         // SAFETY: as above.
         let _ = unsafe { (device.copy_box(buffer, host, &shape), device.copy_box(host, buffer, &shape)) };
         let _ = device.free(buffer);

@@ -1,9 +1,9 @@
 //! What agents and controllers say to each other, byte by byte: copies, and what is refused.
 
 use flash_backend::Device;
-use flash_backend::abi::{Buffer, CopyBox, SPACE_HOST};
 use flash_backend_ranks::in_process::{Agent, Controller};
 use flash_fuzz::agent::KEY;
+use flash_fuzz::controller::{host_buffer, whole};
 use flash_fuzz::scripted::{Scripted, lock};
 use flash_fuzz::session::session;
 use flash_fuzz::{ANSWERS, EARLIER, Frame, frames};
@@ -139,15 +139,7 @@ fn a_copy_of_which_a_piece_fails_ends_when_no_piece_is_under_way() {
     let space = device.spaces()[0].id;
     let buffer = device.alloc(space, LEN as u64).expect("a buffer");
     let mut there = vec![1u8; LEN];
-    let handle = there.as_mut_ptr().expose_provenance() as u64;
-    let host = Buffer { space: SPACE_HOST, reserved: 0, handle };
-    let shape = CopyBox {
-        extent: [LEN as u64, 1, 1],
-        source_offset: 0,
-        source_stride: [0; 2],
-        destination_offset: 0,
-        destination_stride: [0; 2],
-    };
+    let (host, shape) = (host_buffer(&mut there), whole(LEN));
     // SAFETY: both have that many bytes, and nothing else uses them.
     let failure = unsafe { device.copy_box(buffer, host, &shape) }.expect_err("a piece has failed");
     assert!(failure.text.contains("no way"), "{}", failure.text);
